@@ -1,0 +1,120 @@
+/* cohort.yaml: everything an operator can say about one agent. Plain data; the strict reader is in
+ * config_yaml.c. Sizes and durations carry units; unknown and duplicate keys are errors. */
+
+#ifndef CO_PROTO_CONFIG_H
+#define CO_PROTO_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/err.h"
+#include "proto/time.h"
+
+#define CO_NAME_SIZE 64 /* Names of pools, apps, queues' connections. */
+#define CO_PATH_SIZE 1024
+#define CO_TEXT_SIZE 512
+#define CO_APPS_MAX 4
+#define CO_POOLS_MAX 4
+#define CO_WORKERS_MAX 512 /* Of one pool. */
+
+#define CO_WORKERS_AUTO 0 /* The cgroup's CPU quota rounded up, else the host's CPUs. */
+#define CO_CLAIM_AUTO 0
+
+enum co_log_format {
+    CO_LOG_AUTO = 0, /* Text on a terminal, else JSON. */
+    CO_LOG_TEXT,
+    CO_LOG_JSON,
+};
+
+enum co_log_level {
+    CO_LOG_DEBUG = 0,
+    CO_LOG_INFO,
+    CO_LOG_WARN,
+    CO_LOG_ERROR,
+};
+
+enum co_on_lost {
+    CO_ON_LOST_RETRY = 0, /* The start is given back; the third loss counts as a crash. */
+    CO_ON_LOST_FAIL,
+};
+
+/* What a job may do, where neither the job class nor a policy says otherwise; the meanings are
+ * those of `queue:work`'s options. */
+struct co_job_options {
+    co_ms timeout;          /* 0: none. Default 60 s. */
+    uint32_t tries;         /* 0: unlimited. Default 1. */
+    char backoff[64];       /* Comma list of whole seconds, as Laravel has it: "1,5,10". */
+    uint64_t memory_bytes;  /* Checked after the job; 0: off. Default 128 MiB. */
+    enum co_on_lost on_lost;
+};
+
+/* The plain-PHP source (apps without Laravel). */
+struct co_app_connection {
+    char database[CO_PATH_SIZE]; /* Empty: STATE_DIR/queue.db. */
+    char table[CO_NAME_SIZE];    /* Default "jobs". */
+    co_ms retry_after;           /* Default 90 s. */
+};
+
+struct co_app_config {
+    char name[CO_NAME_SIZE];
+    char path[CO_PATH_SIZE];
+    char env_file[CO_PATH_SIZE]; /* Empty: whatever the application itself loads. */
+    bool has_connection;
+    struct co_app_connection connection;
+};
+
+struct co_pool_config {
+    char name[CO_NAME_SIZE];
+    char app[CO_NAME_SIZE];
+    char queue[CO_TEXT_SIZE]; /* Comma list, strict order; "" = the connection's own and discovered
+                                 ones; an entry may be "connection:queue" or a pattern
+                                 ("tenant-*"). */
+    char connection[CO_NAME_SIZE]; /* "": the application's default queue connection. */
+    uint32_t workers;              /* CO_WORKERS_AUTO or 1..CO_WORKERS_MAX. */
+    uint32_t claim;                /* CO_CLAIM_AUTO or 1..10000. */
+    uint64_t memory_bytes;         /* Hard RSS limit of a worker; 0: derived. */
+    uint64_t max_payload_bytes;    /* Default 64 MiB. */
+    co_ms kill_grace;              /* Default 5 s. */
+    bool force;                    /* Run in maintenance mode too. */
+    struct co_job_options job;
+};
+
+struct co_config {
+    char file[CO_PATH_SIZE];      /* Where it was read from; "" when flags alone made it. */
+    char http[CO_NAME_SIZE];      /* admin.http, "127.0.0.1:9090"; "off" = none. */
+    char control[CO_PATH_SIZE];   /* admin.control; default RUN_DIR/control.sock. */
+    char run_dir[CO_PATH_SIZE];   /* Slots, rings, sockets. */
+    char state_dir[CO_PATH_SIZE]; /* queue.db, locks. */
+    char worker_bin[CO_PATH_SIZE]; /* cohort-worker; default: beside cohortd. */
+    char php_dir[CO_PATH_SIZE];    /* worker/php; default: the source tree's, else installed. */
+    char libphp[CO_PATH_SIZE];     /* --libphp: another libphp.so; "": the linked one. */
+    co_ms drain_deadline;          /* 0: none. */
+    enum co_log_format log_format;
+    enum co_log_level log_level;
+    uint32_t n_apps;
+    struct co_app_config apps[CO_APPS_MAX];
+    uint32_t n_pools;
+    struct co_pool_config pools[CO_POOLS_MAX];
+};
+
+/* Fill in the defaults (no apps, no pools). */
+void co_config_init(struct co_config *config);
+
+/* Read a file over the defaults already in *config.
+ *
+ * Errors: CO_ECONFIG with "FILE:LINE: what, why, what to do"; CO_EIO. */
+int co_config_read_yaml(struct co_config *config, const char *path, struct co_err *err);
+
+/* Complete what was left open (pool for a lone app, directories, names) and check the whole.
+ * is_root chooses the default directories; runtime_dir and state_home are XDG_RUNTIME_DIR and
+ * XDG_STATE_HOME or NULL; home is HOME or NULL.
+ *
+ * Errors: CO_ECONFIG. */
+int co_config_finish(struct co_config *config, bool is_root, const char *runtime_dir,
+                     const char *state_home, const char *home, struct co_err *err);
+
+/* Add the application at DIR as `--app DIR` does: an app named after the directory and a pool
+ * "jobs" that runs it. Errors: CO_EFULL, CO_ECONFIG. */
+int co_config_add_app(struct co_config *config, const char *dir, struct co_err *err);
+
+#endif /* CO_PROTO_CONFIG_H */

@@ -1,0 +1,232 @@
+/* Hand-over between the agent and one worker: the wire file.
+ *
+ * A wire file is one file in the run directory, mapped by the agent and by exactly one worker:
+ *
+ *     wire = slot (one page)  ring to the worker  ring to the agent
+ *
+ * The slot says what the worker does (phase and ticket in one atomic word); the rings carry
+ * messages, single producer and single consumer each. A pool also has one bell file that says
+ * whether the agent sleeps. All are fixed-size integers without pointers, so that a successor of a
+ * killed agent can read them: outcomes found in the ring to the agent that were not yet released
+ * are settled, a ticket in phase RUNNING is lost, everything else never began.
+ *
+ * This module is pure: it works on mapped memory, never maps, waits or wakes. Functions that
+ * publish something say whether somebody must be woken.
+ *
+ *     message = size:u32 type:u16 flags:u16 ticket:u64 body[size]   ; 8-byte aligned
+ *
+ * The agent treats everything in a wire as hostile: it copies a record out before it reads it, and
+ * every position is masked and checked. */
+
+#ifndef CO_WORKER_DISPATCH_H
+#define CO_WORKER_DISPATCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/time.h"
+
+#define CO_WIRE_MAGIC 0x31574f43u /* "COW1" */
+#define CO_BELL_MAGIC 0x31424f43u /* "COB1" */
+#define CO_WIRE_VERSION 1
+
+#define CO_RING_SIZE (64u * 1024)
+#define CO_RECORD_MAX (16u * 1024) /* Header and body; a larger body travels by overflow file. */
+#define CO_RECORD_HEADER 16u
+
+/* What a worker does with its ticket. */
+enum co_phase {
+    CO_PHASE_IDLE = 0, /* With the last ticket it ended. */
+    CO_PHASE_RUNNING,
+    CO_PHASE_ENDING, /* The agent ends this ticket: nothing begins any more. */
+};
+
+/* What became of a job. The values are part of the wire format. */
+enum co_outcome {
+    CO_OUTCOME_DONE = 1, /* Delete it. */
+    CO_OUTCOME_RELEASED, /* Back after delay_s; the attempt counts. */
+    CO_OUTCOME_FAILED,   /* For good. PHP has recorded it unless CO_END_RECORD is set. */
+    CO_OUTCOME_DECLINED, /* Vetoed before it began: back in place, no attempt. */
+    CO_OUTCOME_RETURNED, /* Taken but never begun: back in place, no attempt. */
+    CO_OUTCOME_LEFT,     /* Neither deleted nor released: stays reserved until retry_after. */
+    CO_OUTCOME_CRASHED,  /* Its worker died: back now, the attempt counts. Made by the agent. */
+    CO_OUTCOME_LOST,     /* Its agent died: back now, the start is given back. Made by the agent. */
+};
+
+/* Who the job is at its source, so that a successor can settle it without the dead agent's
+ * memory. */
+struct co_job_ref {
+    uint64_t source;     /* Fingerprint of the source and table. */
+    int64_t job_id;      /* Row id. */
+    int64_t reserved_at; /* Fence: the value the claim wrote. */
+    uint32_t attempts;   /* Counting this start. */
+    uint32_t pad;
+};
+
+struct co_slot {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t agent_id;   /* Of the agent that made the file. */
+    uint32_t worker;     /* Index in its pool. */
+    uint32_t generation;
+    char pool[64];
+    _Atomic uint64_t state;       /* phase | ticket << 8 */
+    _Atomic uint64_t since_ms;    /* BOOTTIME of the last change of state. */
+    _Atomic uint64_t begun;       /* The last ticket that began; 0 = none. */
+    _Atomic uint64_t lease_until; /* BOOTTIME ms after which nothing begins; 0 = no lease. */
+    struct co_job_ref job;        /* Of the ticket in `begun`; written before RUNNING. */
+    uint8_t pad[4096 - 160];
+};
+_Static_assert(sizeof(struct co_slot) == 4096, "the slot is one page of the wire format");
+
+struct co_ring {
+    _Alignas(64) _Atomic uint64_t head; /* Producer: bytes ever written. */
+    _Alignas(64) _Atomic uint64_t tail; /* Consumer: bytes ever released. */
+    _Atomic uint32_t sleeping;          /* Futex word: 1 = the consumer waits in the kernel. */
+    uint8_t pad[4096 - 64 - 64];
+    uint8_t data[CO_RING_SIZE];
+};
+_Static_assert(sizeof(struct co_ring) == 4096 + CO_RING_SIZE, "a ring is a page and its data");
+
+struct co_wire {
+    struct co_slot slot;
+    struct co_ring to_worker;
+    struct co_ring to_agent;
+};
+
+struct co_bell {
+    uint32_t magic;
+    uint32_t version;
+    _Alignas(64) _Atomic uint32_t agent_sleeps; /* 1: write to the eventfd after publishing. */
+    uint8_t pad[4096 - 128];
+};
+
+enum co_record_type {
+    /* Agent to worker. */
+    CO_RECORD_JOB = 1,
+    CO_RECORD_CONTROL = 2, /* A question for a control worker: name NUL json. */
+    CO_RECORD_STOP = 3,    /* Finish: leave the loop, run the shutdown hooks, exit 0. */
+    /* Worker to agent. */
+    CO_RECORD_READY = 16, /* Booted; body: JSON about the worker, may be empty. */
+    CO_RECORD_END = 17,
+    CO_RECORD_REPLY = 18, /* Answer to CONTROL; flag CO_FLAG_OK or not; body: JSON. */
+    CO_RECORD_LOG = 19,   /* body: level:u8 text. */
+};
+
+enum {
+    CO_FLAG_OVERFLOW = 1 << 0, /* JOB, CONTROL, REPLY: the body's long part is in the overflow
+                                  file WIRE.i<ticket> (to the worker) or WIRE.o<ticket>. */
+    CO_FLAG_OK = 1 << 1,
+};
+
+struct co_record {
+    uint16_t type;
+    uint16_t flags;
+    uint64_t ticket;
+    const uint8_t *body; /* Into the ring (peek) or the caller's copy (copy). */
+    uint32_t size;
+};
+
+/* A job on its way to a worker. Strings are borrowed; decoding lends from the record's body. */
+struct co_job_msg {
+    struct co_job_ref ref;
+    int64_t available_at;
+    int64_t created_at;
+    uint32_t timeout_ms;  /* Pool or policy default; the job class's own wins in PHP. */
+    int32_t tries;        /* Likewise; 0 = unlimited. */
+    uint64_t memory_bytes; /* Checked after the job; 0 = off. */
+    const char *connection;
+    uint32_t connection_size;
+    const char *queue;
+    uint32_t queue_size;
+    const char *backoff; /* Laravel's comma list. */
+    uint32_t backoff_size;
+    const uint8_t *payload; /* NULL when in the overflow file. */
+    uint64_t payload_size;
+};
+
+enum {
+    CO_END_RECORD = 1 << 0, /* FAILED: the agent writes the failed_jobs row (plain PHP). */
+};
+
+struct co_end_msg {
+    struct co_job_ref ref;
+    uint32_t outcome; /* enum co_outcome, checked by the decoder. */
+    uint32_t flags;
+    uint32_t delay_s;
+    uint32_t run_us;  /* From begin to end. */
+    const char *text; /* Exception class, message and trace, cut at CO_END_TEXT_MAX. */
+    uint32_t text_size;
+};
+#define CO_END_TEXT_MAX 8192u
+
+/* ---- wire and bell ---- */
+
+/* Lay out fresh memory of sizeof(struct co_wire); the agent's side. */
+void co_wire_init(struct co_wire *wire, uint64_t agent_id, const char *pool, uint32_t worker,
+                  uint32_t generation);
+
+/* Check what was mapped. Errors: CO_EMALFORMED, CO_EVERSION. */
+int co_wire_check(const struct co_wire *wire, size_t size);
+void co_bell_init(struct co_bell *bell);
+int co_bell_check(const struct co_bell *bell, size_t size);
+
+/* ---- slot ---- */
+
+enum co_phase co_slot_phase(const struct co_slot *slot, uint64_t *ret_ticket);
+
+/* Worker: begin the ticket, or return false when the agent is ending it or the lease is over. */
+bool co_slot_begin(struct co_slot *slot, uint64_t ticket, const struct co_job_ref *job, co_ms now);
+
+/* Worker: the ticket's END is in the ring; become idle. False when the agent is ending it: the
+ * worker must then wait for its end. */
+bool co_slot_finish(struct co_slot *slot, uint64_t ticket, co_ms now);
+
+/* Agent: end the ticket. True when it was running (so its worker may be killed now), false when
+ * it is not this worker's running ticket any more. */
+bool co_slot_end(struct co_slot *slot, uint64_t ticket, co_ms now);
+
+/* ---- ring ---- */
+
+/* Producer. Errors: CO_EFULL (nothing written), CO_ETOOBIG. *ret_wake: the consumer announced
+ * sleep, wake its futex (to_worker) once. For to_agent the bell decides; ret_wake may be NULL. */
+int co_ring_push(struct co_ring *ring, const struct co_record *record, bool *ret_wake);
+
+/* Bytes a record of this body size needs to be free. */
+bool co_ring_has_room(const struct co_ring *ring, size_t body_size);
+
+/* Consumer. *cursor is the consumer's private position (start with co_ring_tail()); reading moves
+ * it past the record and releases nothing. Returns 1 with a record, 0 when empty, CO_EMALFORMED
+ * when the producer wrote nonsense (never read on after that).
+ * peek lends from the ring; copy copies into buf (CO_RECORD_MAX) and is the one for a consumer
+ * that does not trust the producer. */
+int co_ring_peek(struct co_ring *ring, uint64_t *cursor, struct co_record *ret_record);
+int co_ring_copy(struct co_ring *ring, uint64_t *cursor, uint8_t *buf,
+                 struct co_record *ret_record);
+uint64_t co_ring_tail(const struct co_ring *ring);
+void co_ring_release(struct co_ring *ring, uint64_t cursor);
+bool co_ring_empty(const struct co_ring *ring, uint64_t cursor);
+
+/* Consumer: announce sleep on the ring's futex word; false when something came meanwhile (then do
+ * not sleep; the announcement is withdrawn). The caller waits while *word == 1. */
+bool co_ring_sleep(struct co_ring *ring, uint64_t cursor);
+void co_ring_awake(struct co_ring *ring);
+
+/* The agent announces that it is about to wait; after it, it must look at every ring once more.
+ * A worker that published asks co_bell_rings() and writes to the eventfd when true. */
+void co_bell_sleep(struct co_bell *bell);
+void co_bell_awake(struct co_bell *bell);
+bool co_bell_rings(struct co_bell *bell);
+
+/* ---- messages ---- */
+
+/* Encode into buf of CO_RECORD_MAX; returns the body size, or CO_ETOOBIG when the payload must go
+ * by overflow (encode again with payload NULL and CO_FLAG_OVERFLOW set in the record). */
+int co_job_encode(const struct co_job_msg *msg, uint8_t *buf, size_t buf_size);
+int co_job_decode(const uint8_t *body, size_t size, struct co_job_msg *ret_msg);
+int co_end_encode(const struct co_end_msg *msg, uint8_t *buf, size_t buf_size);
+int co_end_decode(const uint8_t *body, size_t size, struct co_end_msg *ret_msg);
+
+#endif /* CO_WORKER_DISPATCH_H */
