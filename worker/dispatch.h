@@ -77,7 +77,7 @@ struct co_slot {
     _Atomic uint64_t begun;       /* The last ticket that began; 0 = none. */
     _Atomic uint64_t lease_until; /* BOOTTIME ms after which nothing begins; 0 = no lease. */
     struct co_job_ref job;        /* Of the ticket in `begun`; written before RUNNING. */
-    uint8_t pad[4096 - 160];
+    uint8_t pad[4096 - 152];
 };
 _Static_assert(sizeof(struct co_slot) == 4096, "the slot is one page of the wire format");
 
@@ -85,10 +85,11 @@ struct co_ring {
     _Alignas(64) _Atomic uint64_t head; /* Producer: bytes ever written. */
     _Alignas(64) _Atomic uint64_t tail; /* Consumer: bytes ever released. */
     _Atomic uint32_t sleeping;          /* Futex word: 1 = the consumer waits in the kernel. */
-    uint8_t pad[4096 - 64 - 64];
+    uint8_t pad[4096 - 64 - 12];
     uint8_t data[CO_RING_SIZE];
 };
 _Static_assert(sizeof(struct co_ring) == 4096 + CO_RING_SIZE, "a ring is a page and its data");
+_Static_assert(offsetof(struct co_ring, data) == 4096, "records are aligned in the file");
 
 struct co_wire {
     struct co_slot slot;
