@@ -8,12 +8,13 @@
 set -eu
 
 # Building and running the agent, and a Laravel application on SQLite.
+# (CMake looks for cmocka whatever is built.)
 packages_base="gcc libc6-dev cmake ninja-build pkg-config ca-certificates procps
     libphp8.2-embed php8.2-dev php8.2-cli php8.2-opcache php8.2-sqlite3 php8.2-mbstring php8.2-xml
     libzmq3-dev libsodium-dev libsqlite3-dev libuv1-dev libhttp-parser-dev libjansson-dev
-    libcyaml-dev sqlite3 composer unzip php-laravel-framework"
+    libcyaml-dev libcmocka-dev sqlite3 curl composer unzip php-laravel-framework"
 # Tests besides: a second compiler, the test tools, what the end-to-end tests look through.
-packages_tests="clang-14 libclang-rt-14-dev libcmocka-dev bats jq curl git binutils"
+packages_tests="clang-14 libclang-rt-14-dev bats jq git binutils"
 
 say() { printf '%s\n' "$*"; }
 die() {
@@ -64,8 +65,8 @@ setup_apt() {
     fi
 }
 
-# setup_build DIR [CMAKE-ARGUMENT...]: configure and build, quietly unless it fails. A lock keeps
-# two runs out of one directory.
+# setup_build DIR [CMAKE-ARGUMENT...]: configure and build SETUP_TARGETS (default: all), quietly
+# unless it fails. A lock keeps two runs out of one directory.
 setup_build() {
     local dir=$1 source log
     shift
@@ -74,10 +75,15 @@ setup_build() {
     log=$dir/build.log
     (
         flock 9
+        # shellcheck disable=SC2086 # A list of names.
         cmake -S "$source" -B "$dir" -G Ninja "$@" >"$log" 2>&1 &&
-            nice ninja -C "$dir" >>"$log" 2>&1
+            nice ninja -C "$dir" ${SETUP_TARGETS-} >>"$log" 2>&1
     ) 9>"$dir/.lock" && return 0
-    grep -E -A12 'FAILED|error:|CMake Error' "$log" | head -n 60 >&2 || tail -n 40 "$log" >&2
+    if grep -qE 'FAILED|error:|CMake Error' "$log"; then
+        grep -E -A12 'FAILED|error:|CMake Error' "$log" | head -n 60 >&2
+    else
+        tail -n 40 "$log" >&2
+    fi
     die "the build in $dir failed; the whole output is in $log"
 }
 

@@ -4,6 +4,8 @@
  * Dispatches COUNT jobs with Laravel's own dispatch(): every twentieth is delayed by a second or
  * two, every fiftieth fails once, the last one fails every time.
  *
+ * Prints how many it has dispatched after every hundred, then what they were.
+ *
  * Usage: php dispatch.php [COUNT]
  */
 
@@ -24,5 +26,8 @@ for ($n = 1; $n <= $count; $n++) {
         $delayed++;
     }
     dispatch($job);
+    if ($n % 100 === 0) {
+        echo "$n\n";
+    }
 }
 echo "dispatched $count jobs: $delayed delayed, $fails fail once, 1 always fails\n";
