@@ -43,7 +43,9 @@ struct co_control_request {
     char *args; /* JSON object text, malloc'd; "{}" when absent. */
 };
 
-/* Read a request. Errors: CO_EMALFORMED, CO_EVERSION, CO_ENOMEM. Free with _done. */
+/* Read a request. Errors: CO_EMALFORMED, CO_EVERSION, CO_ETOOBIG, CO_ENOMEM; ret->id is then what
+ * could be read of it ("" else), for the answer that refuses it, and the rest empty. Free with
+ * _done. */
 int co_control_request_read(const char *json, size_t size, struct co_control_request *ret,
                             struct co_err *err);
 void co_control_request_done(struct co_control_request *request);
@@ -55,7 +57,9 @@ char *co_control_request_write(const char *id, const char *op, const char *args)
 char *co_control_answer(const char *id, const char *data);
 char *co_control_error(const char *id, const char *code, const char *message);
 
-/* The view as JSON text, malloc'd, and back. */
+/* The view as JSON text, malloc'd (NULL: out of memory), and back. README.md lists the members.
+ * from_json takes what it knows and leaves the rest zero. Errors: CO_EMALFORMED, CO_EVERSION (of
+ * the schema), CO_EFULL, CO_ENOMEM. */
 char *co_view_to_json(const struct co_view *view, bool workers, bool queues);
 int co_view_from_json(const char *json, size_t size, struct co_view *ret_view, struct co_err *err);
 
@@ -94,7 +98,9 @@ int co_app_info_read(const char *json, size_t size, struct co_app_info *ret_info
                      struct co_err *err);
 
 /* What the source needs to know of a payload. Errors: CO_EMALFORMED with the reason: not JSON, no
- * object, no string member "job". uuid and display_name are "" when absent. */
+ * object, no string member "job". uuid and display_name are "" when absent, on failure, and when
+ * they hold a NUL; a uuid that does not fit is "" too, a display_name is cut. Pure and in one pass:
+ * it stands in payload.c. */
 int co_payload_check(const uint8_t *payload, size_t size, char *uuid, size_t uuid_size,
                      char *display_name, size_t display_size, struct co_err *err);
 
