@@ -1,0 +1,8 @@
+<?php
+
+namespace App\Jobs;
+
+class QuietItemJob extends ItemJob
+{
+    public $deleteWhenMissingModels = true;
+}

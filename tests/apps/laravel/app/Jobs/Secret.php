@@ -1,0 +1,9 @@
+<?php
+
+namespace App\Jobs;
+
+use Illuminate\Contracts\Queue\ShouldBeEncrypted;
+
+class Secret extends Probe implements ShouldBeEncrypted
+{
+}

@@ -1,0 +1,34 @@
+<?php
+
+namespace App\Providers;
+
+use Illuminate\Support\ServiceProvider;
+
+require_once __DIR__.'/../helpers.php';
+
+class AppServiceProvider extends ServiceProvider
+{
+    public function register()
+    {
+        $this->app->scoped('e2e.scoped', function () {
+            return (object) ['count' => 0];
+        });
+        $this->app->singleton('e2e.singleton', function () {
+            return (object) ['count' => 0];
+        });
+    }
+
+    public function boot()
+    {
+        if (! is_file(base_path('events.on'))) {
+            return;
+        }
+        $names = ['JobProcessing', 'JobProcessed', 'JobAttempted', 'JobExceptionOccurred',
+            'JobReleasedAfterException', 'JobFailed', ];
+        foreach ($names as $name) {
+            $this->app['events']->listen("Illuminate\\Queue\\Events\\$name", function () use ($name) {
+                note('event', $name, 0);
+            });
+        }
+    }
+}
