@@ -1,0 +1,50 @@
+<?php
+
+declare(strict_types=1);
+
+/*
+ * One worker of a scenario: php child.php SCENARIO.json. Its exit code is that of run_worker(), or 70
+ * when the boot failed.
+ */
+
+require __DIR__ . '/fake.php';
+
+use Cohort\Fake\Wire;
+
+Wire::$scenario = json_decode(file_get_contents($argv[1]), true, 512, JSON_THROW_ON_ERROR);
+Wire::$prepare = static function (array $message): array {
+    $message += [
+        'id' => 100 + $message['ticket'],
+        'connection' => 'database',
+        'queue' => 'default',
+        'attempts' => 1,
+        'reserved_at' => time(),
+        'available_at' => time(),
+        'created_at' => time(),
+        'timeout' => 60,
+        'tries' => 1,
+        'backoff' => '',
+        'memory' => 0,
+    ];
+    if (isset($message['job'])) {
+        [$class, $arguments, $properties] = $message['job'] + [1 => [], 2 => []];
+        $job = new $class(...$arguments);
+        foreach ($properties as $name => $value) {
+            $job->{$name} = $value;
+        }
+        $queue = app('queue')->connection('database');
+        $create = fn (): string => $this->createPayload($job, 'default');
+        $message['payload'] = Closure::bind($create, $queue, $queue::class)();
+        unset($message['job']);
+    }
+    return $message;
+};
+
+try {
+    require dirname(__DIR__, 2) . '/worker/php/preload.php';
+} catch (Throwable $error) {
+    Wire::record('boot_failed', $error->getMessage());
+    exit(70);
+}
+Wire::record('booted');
+exit(Cohort\run_worker(Wire::$scenario['kind']));

@@ -1,0 +1,85 @@
+<?php
+
+declare(strict_types=1);
+
+/*
+ * A stand-in for what cohort-worker registers in C: messages come from a scenario, and every call is
+ * recorded as a line of JSON, at once, because the process may be killed the next moment.
+ */
+
+namespace Cohort\Fake {
+    final class Wire
+    {
+        /** @var array<string, mixed> */
+        public static array $scenario = [];
+        /** @var (callable(array<string, mixed>): array<string, mixed>)|null fills in a message */
+        public static $prepare = null;
+        public static int $position = 0;
+
+        public static function record(string $what, mixed ...$details): void
+        {
+            $line = json_encode([$what, ...$details], JSON_THROW_ON_ERROR | JSON_INVALID_UTF8_SUBSTITUTE);
+            file_put_contents(self::$scenario['record'], $line . "\n", FILE_APPEND);
+        }
+    }
+}
+
+namespace Cohort\Worker {
+    use Cohort\Fake\Wire;
+
+    const OUTCOME_DONE = 1;
+    const OUTCOME_RELEASED = 2;
+    const OUTCOME_FAILED = 3;
+    const OUTCOME_DECLINED = 4;
+    const OUTCOME_RETURNED = 5;
+    const OUTCOME_LEFT = 6;
+
+    function config(): array
+    {
+        return Wire::$scenario['config'];
+    }
+
+    function next(): ?array
+    {
+        $message = Wire::$scenario['messages'][Wire::$position] ?? null;
+        if ($message === null) {
+            Wire::record('stop');
+            return null;
+        }
+        Wire::$position++;
+        $message += ['type' => 'job', 'ticket' => Wire::$position];
+        return $message['type'] === 'job' ? (Wire::$prepare)($message) : $message;
+    }
+
+    function begin(int $ticket): bool
+    {
+        Wire::record('begin', $ticket);
+        return !in_array($ticket, Wire::$scenario['taken_back'] ?? [], true);
+    }
+
+    function end(int $ticket, int $outcome, int $delay = 0, string $error = '', bool $record = false): bool
+    {
+        Wire::record('end', $ticket, $outcome, $delay, $error, $record);
+        return !in_array($ticket, Wire::$scenario['ending'] ?? [], true);
+    }
+
+    function reply(int $ticket, bool $ok, string $json): void
+    {
+        Wire::record('reply', $ticket, $ok, json_decode($json, true, 512, JSON_THROW_ON_ERROR));
+    }
+
+    function ready(string $json = ''): void
+    {
+        Wire::record('ready', $json);
+    }
+
+    function log(string $level, string $message): void
+    {
+        Wire::record('log', $level, $message);
+    }
+
+    function rss(): int
+    {
+        return 0;
+    }
+}

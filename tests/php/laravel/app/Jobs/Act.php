@@ -1,0 +1,73 @@
+<?php
+
+namespace App\Jobs;
+
+use Cohort\Fake\Wire;
+use Illuminate\Bus\Queueable;
+use Illuminate\Contracts\Queue\ShouldQueue;
+use Illuminate\Queue\InteractsWithQueue;
+
+/** Does what its first argument says. */
+class Act implements ShouldQueue
+{
+    use InteractsWithQueue;
+    use Queueable;
+
+    public $tries;
+    public $timeout;
+    public $backoff;
+    public $maxExceptions;
+    public $failOnTimeout = false;
+
+    public function __construct(public string $what, public mixed $how = null)
+    {
+    }
+
+    public function handle()
+    {
+        Wire::record('ran', $this->what, $this->attempts());
+        $db = app('db')->connection();
+        match ($this->what) {
+            'nothing' => null,
+            'throw' => throw new \DomainException('told to'),
+            'release' => $this->release($this->how ?? 0),
+            'release_later' => $this->release(now()->addSeconds(30)),
+            'release_throw' => [$this->release(7), throw new \DomainException('after release')],
+            'fail' => $this->fail(new \DomainException('failed by hand')),
+            'delete' => $this->delete(),
+            'delete_release' => [$this->delete(), $this->release(5)],
+            'exit' => exit(0),
+            'oom' => str_repeat('x', 1 << 40),
+            'hang' => $this->hang(),
+            'hang_in_transaction' => [$db->beginTransaction(), $this->probe('cut off'), $this->hang()],
+            'leak_transaction' => [$db->beginTransaction(), $this->probe('leaked')],
+            'leak_and_throw' => [$db->beginTransaction(), $this->probe('leaked'), throw new \DomainException('leak')],
+            'leak_and_fail' => [$db->beginTransaction(), $this->fail(new \DomainException('leak and fail'))],
+            'write' => $this->probe('written'),
+            'level' => Wire::record('level', $db->transactionLevel()),
+            'lost' => throw new \PDOException('server has gone away'),
+            'grow' => $GLOBALS['grown'] = str_repeat('x', 40 << 20),
+            'scoped' => Wire::record('scoped', app('scoped')['id']),
+            'pdo' => [$db->select('select 1'), Wire::record('same_pdo', $db->getPdo() === ($GLOBALS['boot_pdo'] ?? null))],
+            'term' => [posix_kill(getmypid(), SIGTERM), posix_kill(getmypid(), SIGUSR2)],
+        };
+    }
+
+    public function failed($e)
+    {
+        Wire::record('failed_called', get_class($e));
+    }
+
+    private function probe($text)
+    {
+        app('db')->table('probe')->insert(['text' => $text]);
+    }
+
+    /** Long enough for any alarm, in turns short enough to be interrupted. */
+    private function hang()
+    {
+        for ($until = hrtime(true) + 20e9; hrtime(true) < $until;) {
+            usleep(1000);
+        }
+    }
+}

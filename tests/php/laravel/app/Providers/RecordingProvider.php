@@ -1,0 +1,41 @@
+<?php
+
+namespace App\Providers;
+
+use Cohort\Fake\Wire;
+use Illuminate\Queue\Events\JobPopped;
+use Illuminate\Queue\Events\JobProcessing;
+use Illuminate\Queue\Events\Looping;
+use Illuminate\Support\ServiceProvider;
+
+/** Records the queue's events, and misbehaves where a scenario says so. */
+class RecordingProvider extends ServiceProvider
+{
+    public function register()
+    {
+        $this->app->scoped('scoped', fn () => new \ArrayObject(['id' => random_int(1, PHP_INT_MAX)]));
+    }
+
+    public function boot()
+    {
+        $events = $this->app['events'];
+        $events->listen('Illuminate\Queue\Events\*', function (string $name) {
+            Wire::record('event', class_basename($name));
+        });
+        $does = Wire::$scenario['provider'] ?? '';
+        if ($does === 'open') {
+            $this->app['db']->connection()->select('select 1');
+            Wire::record('boot_pdo', spl_object_id($this->app['db']->connection()->getPdo()));
+            $GLOBALS['boot_pdo'] = $this->app['db']->connection()->getPdo();
+        }
+        if ($does === 'veto') {
+            $events->listen(Looping::class, fn () => false);
+        }
+        if ($does === 'popped') {
+            $events->listen(JobPopped::class, fn () => throw new \RuntimeException('popped listener'));
+        }
+        if ($does === 'delete') {
+            $events->listen(JobProcessing::class, fn ($event) => $event->job->delete());
+        }
+    }
+}

@@ -1,0 +1,86 @@
+<?php
+
+declare(strict_types=1);
+
+/*
+ * Tests of worker/php without the C side: php tests/php/run.php [WORD]
+ *
+ * Runs against Laravel 8.83 where Debian's php-laravel-framework is installed, and against the
+ * directories with a vendor/ that COHORT_TEST_LARAVEL12 and COHORT_TEST_LARAVEL13 name. WORD picks the
+ * tests whose name holds it.
+ */
+
+namespace Cohort\Tests;
+
+require __DIR__ . '/Bench.php';
+
+final class Failure extends \Exception
+{
+}
+
+/** @var array<string, callable> $tests */
+$tests = [];
+
+function test(string $sentence, callable $body): void
+{
+    global $tests;
+    $tests[$sentence] = $body;
+}
+
+/** Fail unless both are the same. */
+function same(mixed $expected, mixed $actual, string $about = ''): void
+{
+    if ($expected !== $actual) {
+        throw new Failure("{$about} expected " . var_export($expected, true) . "\n but got " . var_export($actual, true));
+    }
+}
+
+function contains(string $part, string $whole): void
+{
+    if (!str_contains($whole, $part)) {
+        throw new Failure("expected to find \"{$part}\" in:\n{$whole}");
+    }
+}
+
+/** @return array<string, string> label to autoload file of the Laravels there are */
+function laravels(): array
+{
+    $found = [];
+    if (is_file('/usr/share/php/Illuminate/autoload.php')) {
+        $found['8.83'] = '/usr/share/php/Illuminate/autoload.php';
+    }
+    foreach (['12' => 'COHORT_TEST_LARAVEL12', '13' => 'COHORT_TEST_LARAVEL13'] as $label => $variable) {
+        $file = getenv($variable) . '/vendor/autoload.php';
+        if (getenv($variable) && is_file($file)) {
+            $found[$label] = $file;
+        }
+    }
+    return $found;
+}
+
+foreach (laravels() as $label => $autoload) {
+    (static function (string $label, \Closure $bench): void {
+        require __DIR__ . '/cases/laravel.php';
+    })((string) $label, static fn (): Bench => Bench::laravel((string) $label, $autoload));
+}
+require __DIR__ . '/cases/plain.php';
+require __DIR__ . '/cases/boot.php';
+
+$passed = $failed = 0;
+foreach ($tests as $sentence => $body) {
+    if (isset($argv[1]) && !str_contains($sentence, $argv[1])) {
+        continue;
+    }
+    try {
+        $body();
+        $passed++;
+    } catch (\Throwable $error) {
+        $failed++;
+        echo "FAILED {$sentence}\n ", $error instanceof Failure ? $error->getMessage() : (string) $error, "\n";
+    }
+}
+foreach (['8.83', '12', '13'] as $label) {
+    isset(laravels()[$label]) || print("left out: Laravel {$label} is not here\n");
+}
+echo "{$passed} passed, {$failed} failed\n";
+exit($failed === 0 ? 0 : 1);

@@ -1,0 +1,22 @@
+<?php
+
+declare(strict_types=1);
+
+/*
+ * Run once by the zygote: boots the application and keeps it, so that every worker cloned from the
+ * zygote finds it ready. The package is loaded without Composer, because the application need not
+ * require it.
+ */
+
+require_once __DIR__ . '/autoload.php';
+
+// The application's own exception handler would swallow the failure; the zygote must see it.
+(static function (): void {
+    try {
+        Cohort\Runtime::boot(Cohort\Worker\config());
+    } catch (Throwable $error) {
+        set_error_handler(null);
+        set_exception_handler(null);
+        throw Cohort\BootError::from($error);
+    }
+})();

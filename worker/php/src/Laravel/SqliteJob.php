@@ -1,0 +1,97 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Cohort\Laravel;
+
+use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Queue\Jobs\DatabaseJob;
+use Illuminate\Queue\Jobs\DatabaseJobRecord;
+use Illuminate\Support\InteractsWithTime;
+
+use const Cohort\Worker\OUTCOME_DONE;
+use const Cohort\Worker\OUTCOME_FAILED;
+use const Cohort\Worker\OUTCOME_LEFT;
+use const Cohort\Worker\OUTCOME_RELEASED;
+
+/**
+ * A job of a `database` queue on SQLite whose row belongs to the agent.
+ *
+ * Deleting and releasing only note what is to become of the row: the agent does it, in one
+ * transaction with what else it has to write.
+ */
+class SqliteJob extends DatabaseJob
+{
+    use InteractsWithTime;
+
+    private int $releaseDelay = 0;
+    private ?\Throwable $failure = null;
+
+    /**
+     * Make the job of a message.
+     *
+     * @param array<string, mixed> $message what Cohort\Worker\next() gave
+     */
+    public static function from(Application $app, array $message): self
+    {
+        $record = new DatabaseJobRecord((object) [
+            'id' => $message['id'],
+            'queue' => $message['queue'],
+            'payload' => $message['payload'],
+            'attempts' => $message['attempts'],
+            'reserved_at' => $message['reserved_at'],
+            'available_at' => $message['available_at'],
+            'created_at' => $message['created_at'],
+        ]);
+        $queue = $app->make('queue')->connection($message['connection']);
+        return new self($app, $queue, $record, $message['connection'], $message['queue']);
+    }
+
+    /** Note that the row is to be deleted. */
+    public function delete()
+    {
+        $this->deleted = true;
+    }
+
+    /**
+     * Note that the job goes back to its queue.
+     *
+     * @param \DateTimeInterface|\DateInterval|int $delay seconds, or until when
+     */
+    public function release($delay = 0)
+    {
+        $this->released = true;
+        $this->releaseDelay = max(0, $this->secondsUntil($delay));
+    }
+
+    /** @param \Throwable|string|null $e why it failed */
+    public function fail($e = null)
+    {
+        $this->failure = $e instanceof \Throwable ? $e : null;
+        parent::fail($e);
+    }
+
+    /** What is to become of the row: one of the OUTCOME_ constants. */
+    public function outcome(): int
+    {
+        return match (true) {
+            $this->hasFailed() => OUTCOME_FAILED,
+            // Laravel's release makes a new row, which no delete before or after it takes away.
+            $this->isReleased() => OUTCOME_RELEASED,
+            $this->isDeleted() => OUTCOME_DONE,
+            default => OUTCOME_LEFT,
+        };
+    }
+
+    /** Seconds until a released job may run again. */
+    public function releaseDelay(): int
+    {
+        return $this->releaseDelay;
+    }
+
+    /** What the job failed with, where something was given. */
+    public function failure(): ?\Throwable
+    {
+        return $this->failure;
+    }
+}
