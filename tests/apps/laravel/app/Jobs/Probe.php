@@ -7,13 +7,14 @@ use Illuminate\Bus\Queueable;
 use Illuminate\Contracts\Queue\ShouldQueue;
 use Illuminate\Foundation\Bus\Dispatchable;
 use Illuminate\Queue\InteractsWithQueue;
+use Illuminate\Support\Facades\DB;
 use RuntimeException;
 use Throwable;
 
 /**
  * A job that does what its script says and writes down that it did.
  *
- * The script is a list with one entry an attempt (the last one repeats):
+ * The script is a list with one entry an attempt (the last one repeats); "+" joins several actions:
  *
  *     ok              return
  *     throw           throw a RuntimeException "ID attempt N"
@@ -25,7 +26,8 @@ use Throwable;
  *     signal:N        kill this process with signal N
  *     fatal           run out of memory
  *     hold:FILE       work until FILE exists, 30 s at most
- *     busy:MS         use the CPU for so long
+ *     nap:MS          sleep for so long
+ *     write           insert a row into the items table
  *     echo:TEXT       write TEXT to standard output
  */
 class Probe implements ShouldQueue
@@ -70,8 +72,10 @@ class Probe implements ShouldQueue
         note('run', $this->id, $this->attempts());
         $attempt = max(1, $this->attempts());
         $action = $this->script[min($attempt, count($this->script)) - 1];
-        [$verb, $argument] = explode(':', $action, 2) + [1 => null];
-        $this->{'do'.ucfirst($verb)}($argument);
+        foreach (explode('+', $action) as $step) {
+            [$verb, $argument] = explode(':', $step, 2) + [1 => null];
+            $this->{'do'.ucfirst($verb)}($argument);
+        }
         note('end', $this->id, $this->attempts());
     }
 
@@ -134,11 +138,14 @@ class Probe implements ShouldQueue
         }
     }
 
-    private function doBusy($milliseconds)
+    private function doNap($milliseconds)
     {
-        $end = hrtime(true) + $milliseconds * 1000000;
-        while (hrtime(true) < $end) {
-        }
+        usleep(1000 * $milliseconds);
+    }
+
+    private function doWrite()
+    {
+        DB::table('items')->insert(['name' => $this->id]);
     }
 
     private function doEcho($text)

@@ -2,6 +2,8 @@
 
 namespace App\Providers;
 
+use Illuminate\Queue\Events\JobProcessing;
+use Illuminate\Queue\Events\Looping;
 use Illuminate\Support\ServiceProvider;
 
 require_once __DIR__.'/../helpers.php';
@@ -20,6 +22,9 @@ class AppServiceProvider extends ServiceProvider
 
     public function boot()
     {
+        if (is_file(base_path('written.on'))) {
+            $this->noteWritten();
+        }
         if (! is_file(base_path('events.on'))) {
             return;
         }
@@ -30,5 +35,20 @@ class AppServiceProvider extends ServiceProvider
                 note('event', $name, 0);
             });
         }
+    }
+
+    /** The next round of a worker begins: the outcome of its last job is written. */
+    private function noteWritten()
+    {
+        $last = null;
+        $this->app['events']->listen(JobProcessing::class, function ($event) use (&$last) {
+            $last = [unserialize($event->job->payload()['data']['command'])->id, $event->job->attempts()];
+        });
+        $this->app['events']->listen(Looping::class, function () use (&$last) {
+            if ($last !== null) {
+                note('written', ...$last);
+                $last = null;
+            }
+        });
     }
 }
