@@ -1,0 +1,470 @@
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/source_sqlite_impl.h"
+#include "proto/control.h"
+
+static const char *name_of(const struct co_db *db, uint32_t table)
+{
+    return db->tables[table].config->table;
+}
+
+/* ---- outcomes ---- */
+
+static int drop_losses(struct co_db *db, const struct co_settle *s, struct co_err *err)
+{
+    if (!db->losses) {
+        return 0;
+    }
+    int code = co_db_write(db, co_db_stmt(db, CO_STMT_LOSS_DROP, err), err, "it", s->job_id,
+                           name_of(db, s->table));
+    return code < 0 ? code : 0;
+}
+
+static int delete_job(struct co_db *db, const struct co_settle *s, struct co_err *err)
+{
+    return co_db_write(db, co_db_table_stmt(db, s->table, CO_STMT_DELETE, err), err, "ii",
+                       s->job_id, s->reserved_at);
+}
+
+static int end_job(struct co_db *db, const struct co_settle *s, struct co_err *err)
+{
+    int changed = delete_job(db, s, err);
+    if (changed <= 0) {
+        return changed;
+    }
+    int code = drop_losses(db, s, err);
+    return code < 0 ? code : changed;
+}
+
+/* Laravel's release: a new row at the tail, and the old one gone. */
+static int release_job(struct co_db *db, const struct co_settle *s, int64_t add, struct co_err *err)
+{
+    int changed =
+        co_db_write(db, co_db_table_stmt(db, s->table, CO_STMT_COPY, err), err, "iiiii", s->job_id,
+                    s->reserved_at, add, db->now + (int64_t)s->delay_s, db->now);
+    return changed <= 0 ? changed : end_job(db, s, err);
+}
+
+/* Back in its old place. */
+static int put_back(struct co_db *db, const struct co_settle *s, int64_t add, struct co_err *err)
+{
+    sqlite3_stmt *stmt = co_db_table_stmt(db, s->table, CO_STMT_BACK, err);
+    co_unix due = db->now + (int64_t)s->delay_s;
+    int changed = s->delay_s > 0
+                      ? co_db_write(db, stmt, err, "iiii", s->job_id, s->reserved_at, add, due)
+                      : co_db_write(db, stmt, err, "iiin", s->job_id, s->reserved_at, add);
+    if (changed > 0) {
+        co_claim_wake(db, s->table, s->job_id, due);
+    }
+    return changed;
+}
+
+static int leave_job(struct co_db *db, const struct co_settle *s, int64_t add, struct co_err *err)
+{
+    uint32_t retry_after = db->tables[s->table].config->retry_after_s;
+    int changed = co_db_write(db, co_db_table_stmt(db, s->table, CO_STMT_LEFT, err), err, "iii",
+                              s->job_id, s->reserved_at, add);
+    if (changed > 0 && retry_after > 0) {
+        co_claim_wake(db, s->table, s->job_id, s->reserved_at + retry_after);
+    }
+    return changed;
+}
+
+static void make_uuid(char *buf, size_t size)
+{
+    uint8_t b[16];
+
+    sqlite3_randomness(sizeof b, b);
+    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+    snprintf(buf, size, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+             b[14], b[15]);
+}
+
+static int read_uuid(struct co_db *db, const struct co_settle *s, char *uuid, size_t size,
+                     struct co_err *err)
+{
+    char name[128];
+    sqlite3_stmt *stmt = co_db_table_stmt(db, s->table, CO_STMT_PAYLOAD, err);
+    int code = co_db_step(db, stmt, err, "i", s->job_id);
+
+    uuid[0] = '\0';
+    if (code <= 0) {
+        return code;
+    }
+    const void *payload = sqlite3_column_text(stmt, 0);
+    if (payload != NULL) {
+        co_payload_check(payload, (size_t)sqlite3_column_bytes(stmt, 0), uuid, size, name,
+                         sizeof name, NULL);
+    }
+    sqlite3_reset(stmt);
+    if (uuid[0] == '\0') {
+        make_uuid(uuid, size);
+    }
+    return 0;
+}
+
+static int insert_failed(struct co_db *db, const struct co_settle *s, const char *uuid,
+                         struct co_err *err)
+{
+    const struct co_db_table *table = &db->tables[s->table];
+    char at[32];
+    struct tm tm;
+    time_t now = (time_t)db->now;
+
+    gmtime_r(&now, &tm);
+    strftime(at, sizeof at, "%Y-%m-%d %H:%M:%S", &tm);
+    sqlite3_stmt *stmt = co_db_table_stmt(db, s->table, CO_STMT_RECORD, err);
+    return co_db_write(db, stmt, err, table->failed_uuid ? "iitttt" : "iittt", s->job_id,
+                       s->reserved_at, table->config->connection, s->text != NULL ? s->text : "",
+                       at, uuid);
+}
+
+/* A job that failed before keeps its uuid when it is retried: the second row gets one of its own
+ * rather than none. */
+static int record_failure(struct co_db *db, const struct co_settle *s, struct co_err *err)
+{
+    char uuid[40];
+    int code = read_uuid(db, s, uuid, sizeof uuid, err);
+
+    if (code < 0) {
+        return code;
+    }
+    code = insert_failed(db, s, uuid, err);
+    if (code < 0 && (sqlite3_errcode(db->sql) & 0xff) == SQLITE_CONSTRAINT) {
+        make_uuid(uuid, sizeof uuid);
+        code = insert_failed(db, s, uuid, err);
+    }
+    return code;
+}
+
+static int fail_job(struct co_db *db, const struct co_settle *s, struct co_err *err)
+{
+    char reason[CO_TURN_TEXT_SIZE];
+
+    if (!s->record) {
+        return end_job(db, s, err);
+    }
+    if (db->tables[s->table].failed_exists) {
+        int changed = record_failure(db, s, err);
+        return changed <= 0 ? changed : end_job(db, s, err);
+    }
+    /* Nowhere to record it: kept where an operator finds it. */
+    snprintf(reason, sizeof reason, "failed, and there is no failed_jobs table: %.160s",
+             s->text != NULL ? s->text : "");
+    int code = co_claim_quarantine(db, s->table, s->job_id, reason, err);
+    return code < 0 ? code : 1;
+}
+
+static int lose_job(struct co_db *db, const struct co_settle *s, bool begun, struct co_err *err)
+{
+    sqlite3_stmt *stmt = co_db_stmt(db, CO_STMT_LOSS_ADD, err);
+    int code = co_db_step(db, stmt, err, "it", s->job_id, name_of(db, s->table));
+
+    if (code < 0) {
+        return code;
+    }
+    bool crashed = sqlite3_column_int64(stmt, 0) >= CO_DB_LOSSES_MAX;
+    if ((code = co_db_next(db, stmt, err)) < 0) {
+        return code;
+    }
+    db->losses = true;
+    return put_back(db, s, crashed ? (begun ? 0 : 1) : (begun ? -1 : 0), err);
+}
+
+/* How many of the job's rows changed. begun: the start is in `attempts` already. */
+static int apply_outcome(struct co_db *db, const struct co_settle *s, bool begun,
+                         struct co_err *err)
+{
+    int64_t add = s->began && !begun ? 1 : 0;
+    int64_t undo = begun ? -1 : 0;
+
+    switch (s->outcome) {
+    case CO_OUTCOME_DONE:
+        return end_job(db, s, err);
+    case CO_OUTCOME_RELEASED:
+        return release_job(db, s, add, err);
+    case CO_OUTCOME_FAILED:
+        return fail_job(db, s, err);
+    case CO_OUTCOME_DECLINED:
+    case CO_OUTCOME_RETURNED:
+        return put_back(db, s, undo, err);
+    case CO_OUTCOME_LEFT:
+        return leave_job(db, s, add, err);
+    case CO_OUTCOME_CRASHED:
+        return put_back(db, s, add, err);
+    case CO_OUTCOME_LOST:
+        return lose_job(db, s, begun, err);
+    }
+    return co_err_set(err, CO_EMALFORMED, "settle job %lld: unknown outcome %d",
+                      (long long)s->job_id, (int)s->outcome);
+}
+
+static bool ours_now(struct co_db *db, const struct co_settle *s, struct co_err *err, int *ret_code)
+{
+    sqlite3_stmt *stmt = co_db_table_stmt(db, s->table, CO_STMT_FENCE, err);
+    int code = co_db_step(db, stmt, err, "i", s->job_id);
+    bool ours = code > 0 && sqlite3_column_type(stmt, 0) != SQLITE_NULL &&
+                sqlite3_column_int64(stmt, 0) == s->reserved_at;
+    *ret_code = code < 0 ? code : 0;
+    if (code > 0) {
+        sqlite3_reset(stmt);
+    }
+    return ours;
+}
+
+int co_settle_apply(struct co_db *db, const struct co_settle *s, bool *ret_applied,
+                    struct co_err *err)
+{
+    int code;
+    sqlite3_stmt *stmt = co_db_stmt(db, CO_STMT_HOLD_TAKE, err);
+
+    *ret_applied = false;
+    code = co_db_step(db, stmt, err, "itti", s->job_id, name_of(db, s->table), s->agent,
+                      s->reserved_at);
+    if (code <= 0) {
+        return code;
+    }
+    bool begun = sqlite3_column_int(stmt, 0) != 0;
+    if ((code = co_db_next(db, stmt, err)) < 0) {
+        return code;
+    }
+    /* A loss, a record and a quarantine write elsewhere first: only when the job is ours. */
+    if ((s->outcome == CO_OUTCOME_LOST || s->outcome == CO_OUTCOME_FAILED) &&
+        !ours_now(db, s, err, &code)) {
+        return code;
+    }
+    int changed = apply_outcome(db, s, begun, err);
+    *ret_applied = changed > 0;
+    return changed < 0 ? changed : 0;
+}
+
+int co_settle_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
+{
+    for (uint32_t i = 0; i < turn->n_settles; i++) {
+        struct co_turn_settle *asked = &turn->settles[i];
+        const struct co_hold *hold = co_holds_get(&db->holds, asked->table, asked->job_id);
+        struct co_settle settle = {.agent = db->agent,
+                                   .table = asked->table,
+                                   .job_id = asked->job_id,
+                                   .reserved_at = asked->reserved_at,
+                                   .outcome = asked->outcome,
+                                   .delay_s = asked->delay_s,
+                                   .began = asked->began,
+                                   .record = asked->record,
+                                   .text = asked->text};
+
+        assert(asked->table < db->config.n_tables);
+        int code = co_settle_apply(db, &settle, &asked->ret_applied, err);
+        if (code < 0) {
+            return code;
+        }
+        if (hold != NULL && hold->reserved_at == asked->reserved_at) {
+            co_holds_remove(&db->holds, asked->table, asked->job_id);
+        }
+    }
+    return 0;
+}
+
+/* ---- starts ---- */
+
+static int start_one(struct co_db *db, struct co_turn_start *start, struct co_err *err)
+{
+    int changed =
+        co_db_write(db, co_db_stmt(db, CO_STMT_HOLD_BEGIN, err), err, "itti", start->job_id,
+                    name_of(db, start->table), db->agent, start->reserved_at);
+    if (changed <= 0) {
+        return changed;
+    }
+    changed = co_db_write(db, co_db_table_stmt(db, start->table, CO_STMT_LEFT, err), err, "iii",
+                          start->job_id, start->reserved_at, (int64_t)1);
+    if (changed < 0) {
+        return changed;
+    }
+    struct co_hold *hold = co_holds_get(&db->holds, start->table, start->job_id);
+    if (hold != NULL) {
+        hold->begun = true;
+    }
+    start->ret_applied = changed > 0;
+    return 0;
+}
+
+int co_settle_starts(struct co_db *db, struct co_turn *turn, struct co_err *err)
+{
+    int code = 0;
+
+    for (uint32_t i = 0; i < turn->n_starts && code >= 0; i++) {
+        assert(turn->starts[i].table < db->config.n_tables);
+        code = start_one(db, &turn->starts[i], err);
+    }
+    return code;
+}
+
+/* ---- what we hold ---- */
+
+static int is_held(struct co_db *db, const struct co_hold *hold, struct co_err *err)
+{
+    struct co_settle at = {
+        .table = hold->table, .job_id = hold->job_id, .reserved_at = hold->reserved_at};
+    int code;
+
+    if (!ours_now(db, &at, err, &code)) {
+        return code;
+    }
+    sqlite3_stmt *stmt = co_db_stmt(db, CO_STMT_HOLD_HAS, err);
+    code = co_db_step(db, stmt, err, "itti", hold->job_id, name_of(db, hold->table), db->agent,
+                      hold->reserved_at);
+    if (code > 0) {
+        sqlite3_reset(stmt);
+    }
+    return code;
+}
+
+int co_settle_check(struct co_db *db, bool *ret_gone, struct co_err *err)
+{
+    *ret_gone = false;
+    for (uint32_t i = 0; i < db->holds.n && !*ret_gone; i++) {
+        if (!db->holds.list[i].begun) {
+            int held = is_held(db, &db->holds.list[i], err);
+            if (held < 0) {
+                return held;
+            }
+            *ret_gone = held == 0;
+        }
+    }
+    return 0;
+}
+
+static int let_go(struct co_db *db, struct co_turn *turn, struct co_hold hold, struct co_err *err)
+{
+    sqlite3_stmt *stmt = co_db_stmt(db, CO_STMT_HOLD_TAKE, err);
+    int code = co_db_step(db, stmt, err, "itti", hold.job_id, name_of(db, hold.table), db->agent,
+                          hold.reserved_at);
+
+    if (code > 0) {
+        code = co_db_next(db, stmt, err);
+    }
+    if (code < 0) {
+        return code;
+    }
+    co_holds_remove(&db->holds, hold.table, hold.job_id);
+    if (turn->n_gone < CO_TURN_CLAIMS_MAX) {
+        turn->gone[turn->n_gone].table = hold.table;
+        turn->gone[turn->n_gone].job_id = hold.job_id;
+        turn->gone[turn->n_gone].reserved_at = hold.reserved_at;
+        turn->n_gone++;
+    }
+    co_claim_wake(db, hold.table, hold.job_id, db->now);
+    return 0;
+}
+
+int co_settle_verify(struct co_db *db, struct co_turn *turn, struct co_err *err)
+{
+    for (uint32_t i = db->holds.n; i-- > 0;) {
+        struct co_hold hold = db->holds.list[i];
+        int held = hold.begun ? 1 : is_held(db, &hold, err);
+        if (held == 0 && turn->n_gone < CO_TURN_CLAIMS_MAX) {
+            held = let_go(db, turn, hold, err);
+        }
+        if (held < 0) {
+            return held;
+        }
+    }
+    return 0;
+}
+
+/* ---- heartbeat ---- */
+
+static int beat_one(struct co_db *db, struct co_turn *turn, struct co_hold hold, struct co_err *err)
+{
+    const char *name = name_of(db, hold.table);
+    int changed = co_db_write(db, co_db_table_stmt(db, hold.table, CO_STMT_BEAT, err), err, "iii",
+                              hold.job_id, hold.reserved_at, db->now);
+    if (changed > 0) {
+        changed = co_db_write(db, co_db_stmt(db, CO_STMT_HOLD_BEAT, err), err, "ittii", hold.job_id,
+                              name, db->agent, hold.reserved_at, db->now);
+    }
+    if (changed <= 0) { /* Somebody has it: verify and the job's settle see to that. */
+        return changed;
+    }
+    turn->beats[turn->n_beats].table = hold.table;
+    turn->beats[turn->n_beats].job_id = hold.job_id;
+    turn->beats[turn->n_beats].was = hold.reserved_at;
+    turn->beats[turn->n_beats].reserved_at = db->now;
+    turn->n_beats++;
+    co_holds_get(&db->holds, hold.table, hold.job_id)->reserved_at = db->now;
+    return 0;
+}
+
+int co_settle_beat(struct co_db *db, struct co_turn *turn, struct co_err *err)
+{
+    int code = co_db_lock(db, err);
+
+    for (uint32_t i = 0; i < db->holds.n && code >= 0; i++) {
+        if (db->holds.list[i].reserved_at != db->now) {
+            code = beat_one(db, turn, db->holds.list[i], err);
+        }
+    }
+    return code;
+}
+
+/* ---- bye, heal ---- */
+
+void co_settle_lost(const struct co_db *db, struct co_settle *settle)
+{
+    settle->outcome = CO_OUTCOME_LOST;
+    settle->began = true;
+    settle->text = "The agent that ran this job ended before the job did.";
+    if (db->config.on_lost == CO_ON_LOST_FAIL) {
+        /* Only the application can record a failure in its own words; a crash lets it. */
+        bool plain = db->tables[settle->table].config->plain;
+        settle->outcome = plain ? CO_OUTCOME_FAILED : CO_OUTCOME_CRASHED;
+        settle->record = plain;
+    }
+}
+
+int co_settle_bye(struct co_db *db, struct co_err *err)
+{
+    while (db->holds.n > 0) {
+        struct co_hold hold = db->holds.list[db->holds.n - 1];
+        struct co_settle settle = {.agent = db->agent,
+                                   .table = hold.table,
+                                   .job_id = hold.job_id,
+                                   .reserved_at = hold.reserved_at,
+                                   .outcome = CO_OUTCOME_RETURNED};
+        bool applied;
+        if (hold.begun) {
+            co_settle_lost(db, &settle);
+        }
+        int code = co_settle_apply(db, &settle, &applied, err);
+        if (code < 0) {
+            return code;
+        }
+        co_holds_remove(&db->holds, hold.table, hold.job_id);
+    }
+    int code = co_db_write(db, co_db_stmt(db, CO_STMT_AGENT_DROP, err), err, "t", db->agent);
+    return code < 0 ? code : 0;
+}
+
+int co_settle_heal(struct co_db *db, struct co_err *err)
+{
+    for (uint32_t i = 0; i < db->holds.n; i++) {
+        const struct co_hold *hold = &db->holds.list[i];
+        struct co_settle at = {
+            .table = hold->table, .job_id = hold->job_id, .reserved_at = hold->reserved_at};
+        int code;
+        if (ours_now(db, &at, err, &code)) {
+            code = co_db_write(db, co_db_stmt(db, CO_STMT_HOLD_HEAL, err), err, "ittii",
+                               hold->job_id, name_of(db, hold->table), db->agent, hold->reserved_at,
+                               (int64_t)hold->begun);
+        }
+        if (code < 0) {
+            return code;
+        }
+    }
+    return 0;
+}
