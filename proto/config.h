@@ -5,6 +5,7 @@
 #define CO_PROTO_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/err.h"
@@ -41,10 +42,10 @@ enum co_on_lost {
 /* What a job may do, where neither the job class nor a policy says otherwise; the meanings are
  * those of `queue:work`'s options. */
 struct co_job_options {
-    co_ms timeout;          /* 0: none. Default 60 s. */
-    uint32_t tries;         /* 0: unlimited. Default 1. */
-    char backoff[64];       /* Comma list of whole seconds, as Laravel has it: "1,5,10". */
-    uint64_t memory_bytes;  /* Checked after the job; 0: off. Default 128 MiB. */
+    co_ms timeout;         /* 0: none. Default 60 s. */
+    uint32_t tries;        /* 0: unlimited. Default 1. */
+    char backoff[64];      /* Comma list of whole seconds, as Laravel has it: "1,5,10". */
+    uint64_t memory_bytes; /* Checked after the job; 0: off. Default 128 MiB. */
     enum co_on_lost on_lost;
 };
 
@@ -79,12 +80,29 @@ struct co_pool_config {
     struct co_job_options job;
 };
 
+/* Where a value comes from, for `config explain` and for messages about it. */
+enum co_config_from {
+    CO_FROM_DEFAULT = 0,
+    CO_FROM_FILE,
+    CO_FROM_ENV,
+    CO_FROM_FLAG,
+    CO_FROM_DERIVED, /* From other values and the environment's directories. */
+};
+
+struct co_config_origin {
+    uint32_t from; /* enum co_config_from. */
+    uint32_t line; /* In the file. */
+};
+
+#define CO_CONFIG_KEYS_MAX 40
+#define CO_CONFIG_INSTANCES (CO_POOLS_MAX + 1) /* The last is pool_template's. */
+
 struct co_config {
-    char file[CO_PATH_SIZE];      /* Where it was read from; "" when flags alone made it. */
-    char http[CO_NAME_SIZE];      /* admin.http, "127.0.0.1:9090"; "off" = none. */
-    char control[CO_PATH_SIZE];   /* admin.control; default RUN_DIR/control.sock. */
-    char run_dir[CO_PATH_SIZE];   /* Slots, rings, sockets. */
-    char state_dir[CO_PATH_SIZE]; /* queue.db, locks. */
+    char file[CO_PATH_SIZE];       /* Where it was read from; "" when flags alone made it. */
+    char http[CO_NAME_SIZE];       /* admin.http, "127.0.0.1:9090"; "off" = none. */
+    char control[CO_PATH_SIZE];    /* admin.control; default RUN_DIR/control.sock. */
+    char run_dir[CO_PATH_SIZE];    /* Slots, rings, sockets. */
+    char state_dir[CO_PATH_SIZE];  /* queue.db, locks. */
     char worker_bin[CO_PATH_SIZE]; /* cohort-worker; default: beside cohortd. */
     char php_dir[CO_PATH_SIZE];    /* worker/php; default: the source tree's, else installed. */
     char libphp[CO_PATH_SIZE];     /* --libphp: another libphp.so; "": the linked one. */
@@ -95,15 +113,45 @@ struct co_config {
     struct co_app_config apps[CO_APPS_MAX];
     uint32_t n_pools;
     struct co_pool_config pools[CO_POOLS_MAX];
+    struct co_pool_config pool_template; /* What a pool begins with. */
+    struct co_config_origin origins[CO_CONFIG_KEYS_MAX][CO_CONFIG_INSTANCES];
 };
 
 /* Fill in the defaults (no apps, no pools). */
 void co_config_init(struct co_config *config);
 
-/* Read a file over the defaults already in *config.
+/* The order is: init, read_yaml or add_app or both, set from the environment, set_flag, finish.
  *
- * Errors: CO_ECONFIG with "FILE:LINE: what, why, what to do"; CO_EIO. */
+ * Read a file over the defaults already in *config; untouched on failure. Relative paths in it are
+ * taken from its own directory.
+ *
+ * Errors: CO_ECONFIG with "FILE:LINE: key: what, why, what to do"; CO_EIO, CO_ENOMEM. */
 int co_config_read_yaml(struct co_config *config, const char *path, struct co_err *err);
+
+/* The same for text in memory; path is its name in messages. */
+int co_config_parse_yaml(struct co_config *config, const char *path, const char *text, size_t size,
+                         struct co_err *err);
+
+/* Set one value as the environment does, strictly: "admin.http", "admin.control", "run_dir",
+ * "state_dir", "drain_deadline", "log.format", "log.level", "worker_bin", "php_dir", "libphp"; and
+ * of every pool, those to come included: "pool.queue", "pool.workers", "pool.claim",
+ * "pool.connection", "pool.force", "pool.memory", "pool.max_payload", "pool.kill_grace",
+ * "job.timeout", "job.tries", "job.backoff", "job.memory", "job.on_lost".
+ *
+ * Errors: CO_ECONFIG with "key: what, why, what to do". */
+int co_config_set(struct co_config *config, const char *key, const char *value, struct co_err *err);
+
+/* As co_config_set() for a command line, where plain numbers mean what `queue:work` means by them:
+ * seconds for durations, MiB for job.memory. */
+int co_config_set_flag(struct co_config *config, const char *key, const char *value,
+                       struct co_err *err);
+
+/* The environment variables that override keys, ended by a NULL variable. */
+struct co_config_variable {
+    const char *variable; /* "COHORT_HTTP" */
+    const char *key;      /* "admin.http", for co_config_set(). */
+};
+extern const struct co_config_variable co_config_variables[];
 
 /* Complete what was left open (pool for a lone app, directories, names) and check the whole.
  * is_root chooses the default directories; runtime_dir and state_home are XDG_RUNTIME_DIR and
@@ -114,7 +162,20 @@ int co_config_finish(struct co_config *config, bool is_root, const char *runtime
                      const char *state_home, const char *home, struct co_err *err);
 
 /* Add the application at DIR as `--app DIR` does: an app named after the directory and a pool
- * "jobs" that runs it. Errors: CO_EFULL, CO_ECONFIG. */
+ * "jobs" that runs it. dir is absolute (the caller resolves it). Errors: CO_EFULL, CO_ECONFIG. */
 int co_config_add_app(struct co_config *config, const char *dir, struct co_err *err);
+
+/* The n-th effective value; false past the last. */
+struct co_config_value {
+    char key[2 * CO_NAME_SIZE + 32]; /* "pools.jobs.job.timeout" */
+    char text[CO_PATH_SIZE];         /* As a file would have it: "60s". */
+    struct co_config_origin origin;
+};
+bool co_config_value(const struct co_config *config, size_t n, struct co_config_value *ret_value);
+const char *co_config_from_name(enum co_config_from from); /* "file", "flag", … */
+
+/* All of them: {"schema":1,"file":"…","values":{"pools.jobs.workers":{"value":"auto",
+ * "origin":"file","line":7}, …}}. line only with origin "file". malloc'd; NULL: out of memory. */
+char *co_config_to_json(const struct co_config *config);
 
 #endif /* CO_PROTO_CONFIG_H */

@@ -130,26 +130,49 @@ static bool scan_escape(struct scan *scan, struct text *text)
     return true;
 }
 
+/* ASCII that stands for itself, which is nearly all of a payload: taken a run at a time. */
+static void scan_plain(struct scan *scan, struct text *text)
+{
+    const char *from = scan->at;
+    const char *at = from;
+    size_t size;
+
+    while (at < scan->end && (signed char)*at >= 0x20 && *at != '"' && *at != '\\') {
+        at++;
+    }
+    scan->at = at;
+    if (text->buf == NULL) {
+        return;
+    }
+    size = (size_t)(at - from);
+    if (size >= text->size - text->used) {
+        text_add(text, from, text->size - text->used - 1);
+        text->cut = true;
+    }
+    text_add(text, from, size);
+}
+
 /* A string whose opening quote has been taken. */
 static bool scan_string(struct scan *scan, struct text *text)
 {
     while (scan->at < scan->end) {
-        unsigned char c = (unsigned char)*scan->at;
         size_t step;
 
-        if (c == '"') {
-            scan->at++;
+        scan_plain(scan, text);
+        if (take(scan, '"')) {
             return true;
         }
-        if (c == '\\') {
-            scan->at++;
+        if (take(scan, '\\')) {
             if (!scan_escape(scan, text)) {
                 return false;
             }
             continue;
         }
+        if (scan->at == scan->end) {
+            break;
+        }
         step = co_utf8_step(scan->at, (size_t)(scan->end - scan->at));
-        if (c < 0x20 || step == 0) {
+        if (step < 2) {
             return fail(scan, step == 0 ? "a string is not UTF-8"
                                         : "a control character stands unescaped in a string");
         }
