@@ -14,7 +14,7 @@ packages_base="gcc libc6-dev cmake ninja-build pkg-config ca-certificates procps
     libzmq3-dev libsodium-dev libsqlite3-dev libuv1-dev libhttp-parser-dev libjansson-dev
     libcyaml-dev libcmocka-dev sqlite3 curl composer unzip php-laravel-framework"
 # Tests besides: a second compiler, the test tools, what the end-to-end tests look through.
-packages_tests="clang-14 libclang-rt-14-dev bats jq git binutils"
+packages_tests="clang-14 libclang-rt-14-dev bats parallel jq git binutils mount"
 
 say() { printf '%s\n' "$*"; }
 die() {

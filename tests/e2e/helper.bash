@@ -36,6 +36,10 @@ teardown() {
         done
         [ ! -s "$APP/results.log" ] || { echo "--- results.log (last lines)"; tail -n 12 "$APP/results.log"; }
     fi
+    local place
+    for place in $(awk -v dir="$DIR/" 'index($2, dir) == 1 { print $2 }' /proc/mounts); do
+        umount -l "$place"
+    done
     # A worker needs a moment to be gone after its agent.
     [ -z "$DIR" ] || rm -rf "$DIR" 2>/dev/null || { pause; rm -rf "$DIR"; }
 }
