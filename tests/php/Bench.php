@@ -73,7 +73,7 @@ final class Bench
         touch("{$base}.record");
         file_put_contents("{$base}.json", json_encode($scenario, JSON_THROW_ON_ERROR));
         $process = proc_open(
-            [PHP_BINARY, '-d', 'opcache.enable_cli=0', __DIR__ . '/child.php', "{$base}.json"],
+            [PHP_BINARY, '-d', 'opcache.enable_cli=0', '-d', 'memory_limit=128M', __DIR__ . '/child.php', "{$base}.json"],
             [['file', '/dev/null', 'r'], ['file', "{$base}.out", 'w'], ['file', "{$base}.out", 'a']],
             $pipes,
             sys_get_temp_dir(),

@@ -18,4 +18,13 @@ final class ErrorText
     {
         return sprintf('%s: %s in %s:%d', $error::class, $error->getMessage(), $error->getFile(), $error->getLine());
     }
+
+    /** At most so many bytes of UTF-8, no character cut in two. */
+    public static function cut(string $text, int $bytes): string
+    {
+        if (strlen($text) <= $bytes) {
+            return $text;
+        }
+        return (string) preg_replace('/[\xc0-\xff][\x80-\xbf]*$/', '', substr($text, 0, $bytes));
+    }
 }

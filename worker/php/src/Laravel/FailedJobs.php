@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Cohort\Laravel;
 
 use Cohort\ControlError;
+use Cohort\ErrorText;
 use Illuminate\Contracts\Console\Kernel;
 use Illuminate\Contracts\Foundation\Application;
 
@@ -27,8 +28,8 @@ final class FailedJobs
     {
         $jobs = array_map($this->describe(...), $this->newest(max(1, $limit ?? self::LIMIT)));
         foreach ($jobs as &$job) {
-            $job['exception'] = mb_strcut($job['exception'], 0, self::LIST_EXCEPTION_BYTES);
-            $job['payload'] = mb_strcut($job['payload'], 0, self::LIST_PAYLOAD_BYTES);
+            $job['exception'] = ErrorText::cut($job['exception'], self::LIST_EXCEPTION_BYTES);
+            $job['payload'] = ErrorText::cut($job['payload'], self::LIST_PAYLOAD_BYTES);
         }
         return ['jobs' => $jobs];
     }
