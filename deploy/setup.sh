@@ -37,7 +37,7 @@ setup_packages() {
     command -v dpkg-query >/dev/null 2>&1 || die "this script installs Debian packages and" \
         "dpkg-query is not here. Use Debian 12, or install what README.md lists under" \
         "Dependencies and build with cmake."
-    missing=$(setup_missing "$@")
+    missing=$(setup_missing "$@") && missing=${missing% }
     [ -n "$missing" ] || return 0
     [ "$(id -u)" = 0 ] || die "these packages are missing and installing them needs root: $missing
 Run this command as root (sudo), or have them installed first:

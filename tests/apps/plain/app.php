@@ -1,0 +1,27 @@
+<?php
+
+/* Does what a job's data say and writes it down in results.log, like Probe of the Laravel fixtures. */
+
+function note(string $what, string $id, int $attempt): void
+{
+    $line = sprintf("%.6f %d %s %s %d\n", microtime(true), getmypid(), $what, $id, $attempt);
+    file_put_contents(__DIR__.'/results.log', $line, FILE_APPEND);
+}
+
+return new Cohort\App(
+    job: function (Cohort\Job $job): void {
+        ['id' => $id, 'do' => $script] = $job->data;
+        note('run', $id, $job->attempts);
+        $action = $script[min($job->attempts, count($script)) - 1];
+        [$verb, $argument] = explode(':', $action, 2) + [1 => ''];
+        match ($verb) {
+            'ok' => null,
+            'throw' => throw new RuntimeException("$id attempt $job->attempts"),
+            'release' => $job->release((int) $argument),
+            'fail' => $job->fail($argument),
+            'exit' => exit((int) $argument),
+            'dispatch' => Cohort\dispatch($argument, ['id' => "$id-child", 'do' => ['ok']]),
+        };
+        note('end', $id, $job->attempts);
+    },
+);

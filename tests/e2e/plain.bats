@@ -1,0 +1,53 @@
+#!/usr/bin/env bats
+# Plain PHP: an app.php with a handler, a queue the agent makes itself.
+
+load helper
+
+begin() {
+    APP=$DIR/plain
+    DB=$DIR/state/queue.db
+    mkdir "$APP"
+    cp "$ROOT/tests/apps/plain/app.php" "$APP/"
+    start_agent --queue mail --workers 1 "$@"
+}
+
+# send QUEUE DATA-AS-PHP [DELAY]: as a program outside the workers does.
+send() {
+    COHORT_QUEUE_DATABASE=$DB php -r 'require $argv[1]; echo Cohort\dispatch($argv[2], eval("return $argv[3];"), delay: (int) $argv[4]), "\n";' \
+        "$ROOT/worker/php/autoload.php" "$1" "$2" "${3:-0}" {PAUSE_FD}>&-
+}
+
+@test "plain: handlers run in order, throw retries, then failed_jobs" {
+    begin --tries 2
+    send mail '["id" => "a", "do" => ["ok"]]'
+    send mail '["id" => "b", "do" => ["throw"]]'
+    send mail '["id" => "c", "do" => ["throw", "ok"]]'
+    wait_for 10 failed_is 1
+    wait_for 10 settled
+    is "$(attempts a) / $(attempts b) / $(attempts c)" "1 / 1 2 / 1 2"
+    has "$(sql 'select exception from failed_jobs')" "b attempt 2"
+    stop_agent
+}
+
+@test "plain: release, fail, delay, dispatch from a job, a worker that exits" {
+    begin --tries 3
+    send mail '["id" => "r", "do" => ["release:0", "ok"]]'
+    send mail '["id" => "f", "do" => ["fail:no such user"]]'
+    send mail '["id" => "d", "do" => ["dispatch:mail"]]'
+    send mail '["id" => "x", "do" => ["exit:0", "ok"]]'
+    send mail '["id" => "later", "do" => ["ok"]]' 2
+    wait_for 10 ended later
+    wait_for 10 settled
+    is "$(attempts r) / $(attempts f) / $(attempts d-child) / $(attempts x)" "1 2 / 1 / 1 / 1 2"
+    has "$(sql 'select exception from failed_jobs')" "no such user"
+    stop_agent
+}
+
+@test "plain: a dead agent's queue is served by the next" {
+    begin
+    stop_agent
+    send mail '["id" => "a", "do" => ["ok"]]'
+    start_agent --queue mail
+    wait_for 10 ended a
+    stop_agent
+}
