@@ -6,7 +6,8 @@
 #include "agent/source_sqlite_impl.h"
 #include "proto/control.h"
 
-#define SCAN_SHARE 20 /* Looking through old rows again costs at most 1/20 of the time. */
+#define SCAN_SHARE 20    /* Looking through old rows again costs at most 1/20 of the time. */
+#define SCAN_FREE_US 500 /* And what costs less than this is simply done. */
 
 /* ---- floors ---- */
 
@@ -90,7 +91,8 @@ static co_unix row_due(struct co_db *db, const struct co_db_queue *queue, sqlite
 
 static void choose_floor(struct co_db *db, struct co_db_queue *queue, uint64_t now_us)
 {
-    bool again = queue->stale && now_us - queue->scanned_us >= SCAN_SHARE * queue->cost_us;
+    bool again = queue->stale && (queue->cost_us < SCAN_FREE_US ||
+                                  now_us - queue->scanned_us >= SCAN_SHARE * queue->cost_us);
 
     if (queue->due <= db->now || again) {
         queue->floor = INT64_MIN;
