@@ -150,6 +150,13 @@ static void report_uncaught(void)
     EG(exit_status) = CODE_FATAL;
 }
 
+/* Some builds unwind from an exhausted memory limit as they do from exit(). */
+static bool after_fatal(void)
+{
+    return PG(last_error_message) != NULL &&
+           (PG(last_error_type) & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR)) != 0;
+}
+
 /* Runs code and says how it ended. A thrown exception stays pending. */
 static enum ending eval(const char *code, zval *ret_value)
 {
@@ -162,7 +169,7 @@ static enum ending eval(const char *code, zval *ret_value)
     }
     if (zend_is_unwind_exit(EG(exception))) {
         zend_clear_exception();
-        return ENDED_BY_EXIT;
+        return after_fatal() ? ENDED_BY_FATAL : ENDED_BY_EXIT;
     }
     return ENDED_BY_THROW;
 }
