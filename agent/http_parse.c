@@ -58,12 +58,12 @@ static void begin_value(struct co_http_parse *parse)
 static int on_header_value(http_parser *parser, const char *data, size_t size)
 {
     struct co_http_parse *parse = parser->data;
-    size_t room = CO_HTTP_ACCEPT_SIZE - 1 - parse->accept_len;
 
     if (!parse->in_value) {
         begin_value(parse);
     }
     if (strcasecmp(parse->name, "accept") == 0) {
+        size_t room = CO_HTTP_ACCEPT_SIZE - 1 - parse->accept_len;
         size_t n = size < room ? size : room;
         memcpy(parse->request.accept + parse->accept_len, data, n);
         parse->accept_len += n;

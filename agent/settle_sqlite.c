@@ -266,6 +266,9 @@ int co_settle_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
         if (hold != NULL && hold->reserved_at == asked->reserved_at) {
             co_holds_remove(&db->holds, asked->table, asked->job_id);
         }
+        if (!asked->ret_applied) { /* Whoever has it may give it back, or it may be free. */
+            co_claim_wake(db, asked->table, asked->job_id, db->now);
+        }
     }
     return 0;
 }

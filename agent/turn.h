@@ -47,8 +47,12 @@ struct co_turn_start {
 };
 
 /* Claim up to `count` jobs of a queue, oldest id first, at most `bytes` of payload (at least one
- * job whatever its size). */
+ * job whatever its size). Wants that follow one another with the same `group` share: `count` caps
+ * what the whole group has claimed so far in this turn, and a want is looked at only when the wants
+ * of its group with a lower `rank` left nothing (no ret_more). */
 struct co_turn_want {
+    uint32_t group;
+    uint32_t rank;
     uint32_t table;
     uint32_t queue; /* The caller's own number, given back in the claims. */
     char name[CO_TEXT_SIZE];

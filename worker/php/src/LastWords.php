@@ -16,7 +16,8 @@ final class LastWords
     private const FATAL = E_ERROR | E_PARSE | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR;
 
     private static ?string $reserve = null;
-    private ?string $job = null;
+    /** @var array{string, int, string}|null queue, id and name of the running job */
+    private ?array $job = null;
 
     private function __construct()
     {
@@ -31,9 +32,14 @@ final class LastWords
         return $words;
     }
 
-    public function begin(string $queue, string $id, string $name): void
+    /**
+     * @param string $queue name of its queue
+     * @param int    $id    row of the job
+     * @param string $name  class or UUID
+     */
+    public function begin(string $queue, int $id, string $name): void
     {
-        $this->job = "job {$id} ({$name}) of queue {$queue}";
+        $this->job = [$queue, $id, $name];
     }
 
     public function end(): void
@@ -47,12 +53,14 @@ final class LastWords
         if ($this->job === null) {
             return;
         }
+        [$queue, $id, $name] = $this->job;
+        $job = "job {$id} ({$name}) of queue {$queue}";
         $error = error_get_last();
         if ($error !== null && ($error['type'] & self::FATAL) !== 0) {
             $why = "{$error['message']} in {$error['file']}:{$error['line']}";
-            Worker\log('error', "{$this->job} ended its worker: {$why}");
+            Worker\log('error', "{$job} ended its worker: {$why}");
         } else {
-            Worker\log('error', "{$this->job} ended its worker by calling exit()");
+            Worker\log('error', "{$job} ended its worker by calling exit()");
         }
     }
 }

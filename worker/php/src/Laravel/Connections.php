@@ -8,6 +8,8 @@ use Cohort\ErrorText;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Database\Connection;
 
+use function Cohort\Worker\log;
+
 /** Care of the database and Redis connections of a worker. */
 final class Connections
 {
@@ -61,6 +63,17 @@ final class Connections
         return $stray;
     }
 
+    /** Whether any database connection is in a transaction. */
+    public static function inTransaction(Application $app): bool
+    {
+        foreach (self::databases($app) as $connection) {
+            if ($connection->transactionLevel() > 0) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** @return array<string, Connection> those in use, by name */
     private static function databases(Application $app): array
     {
@@ -73,7 +86,7 @@ final class Connections
             $connection->rollBack(0);
         } catch (\Throwable $error) {
             // Closing it has the same effect, and the next job gets a good connection.
-            \Cohort\Worker\log('warn', 'rollback failed, the connection is closed: ' . ErrorText::head($error));
+            log('warn', 'rollback failed, the connection is closed: ' . ErrorText::head($error));
             $connection->disconnect();
         }
     }

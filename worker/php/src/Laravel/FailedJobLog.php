@@ -8,6 +8,8 @@ use Cohort\ErrorText;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Queue\Events\JobFailed;
 
+use function Cohort\Worker\log;
+
 /**
  * Writes failed jobs where the application keeps them, as `queue:work` does.
  *
@@ -38,7 +40,7 @@ final class FailedJobLog
     public function handle(JobFailed $event): void
     {
         $id = $this->write($event);
-        if ($this->inTransaction()) {
+        if (Connections::inTransaction($this->app)) {
             $this->unsure = $event;
             $this->unsureId = $id;
         }
@@ -67,7 +69,7 @@ final class FailedJobLog
                 $event->exception,
             );
         } catch (\Throwable $error) {
-            \Cohort\Worker\log('error', sprintf(
+            log('error', sprintf(
                 'failed job %s of queue %s could not be recorded: %s',
                 $event->job->uuid() ?? $event->job->getJobId(),
                 $event->job->getQueue(),
@@ -75,15 +77,5 @@ final class FailedJobLog
             ));
             throw $error;
         }
-    }
-
-    private function inTransaction(): bool
-    {
-        foreach ($this->app->make('db')->getConnections() as $connection) {
-            if ($connection->transactionLevel() > 0) {
-                return true;
-            }
-        }
-        return false;
     }
 }

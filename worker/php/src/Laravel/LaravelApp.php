@@ -74,6 +74,8 @@ final class LaravelApp implements CohortApplication
         $kernel->bootstrap();
         $laravel = new self($app, $kernel, $settings);
         $laravel->warm();
+        // Closed here, while there is no child: closing in a child could disturb the parent's session.
+        Connections::forgetInherited($app);
         return $laravel;
     }
 

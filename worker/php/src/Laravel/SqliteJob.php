@@ -26,6 +26,8 @@ class SqliteJob extends DatabaseJob
 
     private int $releaseDelay = 0;
     private ?\Throwable $failure = null;
+    /** @var array<string, mixed>|null */
+    private ?array $decoded = null;
 
     /**
      * Make the job of a message.
@@ -45,6 +47,12 @@ class SqliteJob extends DatabaseJob
         ]);
         $queue = $app->make('queue')->connection($message['connection']);
         return new self($app, $queue, $record, $message['connection'], $message['queue']);
+    }
+
+    /** The decoded body; Laravel asks for it a dozen times a job. */
+    public function payload()
+    {
+        return $this->decoded ??= json_decode($this->getRawBody(), true);
     }
 
     /** Note that the row is to be deleted. */

@@ -15,6 +15,10 @@ use Illuminate\Queue\Events\WorkerStarting;
 use Illuminate\Queue\Worker as LaravelWorker;
 use Illuminate\Queue\WorkerOptions;
 
+use function Cohort\Worker\begin;
+use function Cohort\Worker\log;
+use function Cohort\Worker\ready;
+
 use const Cohort\Worker\OUTCOME_DECLINED;
 use const Cohort\Worker\OUTCOME_LEFT;
 
@@ -69,10 +73,10 @@ class Worker extends LaravelWorker
         $this->cohortLastWords = LastWords::register();
         $this->listenAsWorker();
         $this->announceStart();
-        \Cohort\Worker\ready(Runtime::introduction(Runtime::app()));
+        ready(Runtime::introduction(Runtime::app()));
         while (($message = \Cohort\Worker\next()) !== null) {
             if ($message['type'] !== 'job') {
-                \Cohort\Worker\log('warn', "a job worker was given a {$message['type']}; it is ignored");
+                log('warn', "a job worker was given a {$message['type']}; it is ignored");
                 continue;
             }
             $stop = $this->take($message);
@@ -136,14 +140,14 @@ class Worker extends LaravelWorker
             }
         } catch (\Throwable $error) {
             $this->exceptions->report($error);
-            \Cohort\Worker\log('error', "job {$message['id']} was not begun: " . ErrorText::head($error));
+            log('error', "job {$message['id']} was not begun: " . ErrorText::head($error));
             $this->stopWorkerIfLostConnection($error);
         }
         if ($job === null) {
             \Cohort\Worker\end($message['ticket'], OUTCOME_DECLINED);
             return null;
         }
-        if (!\Cohort\Worker\begin($message['ticket'])) {
+        if (!begin($message['ticket'])) {
             return null;
         }
         $this->cohortTicket = $message['ticket'];
@@ -156,7 +160,7 @@ class Worker extends LaravelWorker
         $this->cohortJob = $job;
         $this->cohortOptions = $options;
         $this->cohortError = null;
-        $this->cohortLastWords->begin($job->getQueue(), (string) $job->getJobId(), $job->resolveName());
+        $this->cohortLastWords->begin($job->getQueue(), $job->getJobId(), $job->resolveName());
         if ($this->supportsAsyncSignals()) {
             $this->armTimeout($job, $options);
         }
@@ -279,7 +283,7 @@ class Worker extends LaravelWorker
     private function rollBackStray($job): void
     {
         foreach (Connections::rollBackStray($this->cohortApp) as $name) {
-            \Cohort\Worker\log('warn', sprintf(
+            log('warn', sprintf(
                 'job %s (%s) left a transaction open on database connection %s; it was rolled back',
                 $job->getJobId(),
                 $job->resolveName(),

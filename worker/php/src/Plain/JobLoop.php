@@ -70,7 +70,7 @@ final class JobLoop
             return [OUTCOME_FAILED, 0, $error];
         }
         $this->running = $job;
-        $this->lastWords->begin($job->queue, (string) $job->id, $job->uuid);
+        $this->lastWords->begin($job->queue, $job->id, $job->uuid);
         $this->alarm($message['timeout']);
         $error = $this->call($job);
         $this->alarm(0);

@@ -43,6 +43,7 @@ final class PlainApp implements Application
         array_map(class_exists(...), [
             JobLoop::class, QueueDatabase::class, \Cohort\Job::class, \Cohort\LastWords::class, \Cohort\ErrorText::class,
         ]);
+        QueueDatabase::closeShared();
         return new self($app->job, $settings);
     }
 

@@ -47,6 +47,13 @@ final class QueueDatabase
         return self::$shared;
     }
 
+    /** Close what dispatch() opened in this process, before it forks. */
+    public static function closeShared(): void
+    {
+        self::$shared?->close();
+        self::$shared = null;
+    }
+
     /**
      * Insert a job.
      *

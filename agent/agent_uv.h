@@ -1,0 +1,219 @@
+/* The agent on its libuv loop: turns what happens into events of the core and does what it says.
+ *
+ *     agent_uv.c     the loop itself: events, actions, timers, signals
+ *     workers_uv.c   zygotes, workers, their wires and their output
+ *     sources_uv.c   turns, wake-ups by inotify, what the application said of its queues
+ *     requests_uv.c  the control socket and questions to the application
+ *     overview.c     the view (pure)
+ *
+ * One thread owns all of it. Functions here may be called from its callbacks only. */
+
+#ifndef CO_AGENT_AGENT_UV_H
+#define CO_AGENT_AGENT_UV_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "agent/admin_uv.h"
+#include "agent/control_uv.h"
+#include "agent/core.h"
+#include "agent/proc_os.h"
+#include "agent/serve.h"
+#include "agent/source_sqlite.h"
+#include "agent/wire_os.h"
+#include "proto/config.h"
+#include "proto/control.h"
+#include "proto/log.h"
+#include "proto/view.h"
+
+#define CO_AGENT_VERSION "0.1.0"
+#define CO_EVENTS_MAX 8192
+#define CO_OUTPUT_LINE 4096
+#define CO_ASKS_MAX 64
+#define CO_STRANGERS_MAX 64
+
+struct co_agent;
+
+/* One pipe with the output of a process, cut into lines. */
+struct co_output {
+    uv_poll_t poll;
+    struct co_agent *agent;
+    uint32_t pool;
+    uint32_t worker; /* UINT32_MAX: the zygote. */
+    int fd;
+    size_t used;
+    char line[CO_OUTPUT_LINE];
+};
+
+/* A process that ended before the zygote announced it, or one we have not placed yet. */
+struct co_stranger {
+    pid_t pid;
+    int exit_code;
+    int signal;
+};
+
+typedef void co_answer(struct co_agent *agent, void *context, bool ok, const char *json);
+
+/* A question to the application, answered by a control worker. */
+struct co_ask {
+    bool used;
+    uint64_t ticket;
+    uint32_t pool;
+    bool sent;
+    co_ms deadline;
+    char name[CO_CONTROL_OP_SIZE];
+    char *body;
+    co_answer *answer;
+    void *context;
+};
+
+struct co_agent_pool {
+    const struct co_pool_config *config;
+    const struct co_app_config *app;
+    pid_t zygote;
+    int control_fd;
+    uv_poll_t control_poll;
+    bool control_polling;
+    bool zygote_booted;
+    uint32_t generation;
+    uint32_t lives;
+    struct co_output *zygote_output;
+    char boot_text[CO_ZYGOTE_TEXT_SIZE]; /* What the boot said, for its error. */
+    char boot_error[CO_TEXT_SIZE];
+    bool booted_once;
+    char php_version[32];
+    struct co_bell *bell;
+    struct co_link *links[CO_WORKERS_MAX + 1];
+    struct co_output *outputs[CO_WORKERS_MAX + 1];
+    bool info_asked;
+    bool info_known;
+    struct co_app_info info;
+    struct co_serve serve;
+    uint64_t output_lines, output_suppressed;
+    struct co_log_limit output_limit;
+    struct co_hist handover;
+};
+
+struct co_agent_table {
+    char connection[CO_NAME_SIZE];
+    char table[CO_NAME_SIZE];
+    uint64_t fingerprint; /* Of the file and the table. */
+};
+
+struct co_agent_source {
+    struct co_agent *agent;
+    struct co_sqlite *sqlite;
+    struct co_turn *turn; /* Ours between turns; NULL while one is under way. */
+    uv_async_t done;
+    uint32_t n_tables;
+    struct co_agent_table tables[CO_SQLITE_TABLES_MAX];
+    char path[CO_PATH_SIZE];
+    int watch; /* inotify, of the file's directory. */
+    char error[CO_TEXT_SIZE];
+    bool was_up;
+    bool recovered; /* A turn has looked for dead agents. */
+    uint32_t n_depths;
+    struct co_turn_depth depths[CO_TURN_QUEUES_MAX]; /* All queues that exist, served or not. */
+};
+
+struct co_agent {
+    struct co_config config;
+    uint64_t id;
+    co_ms started;
+    uv_loop_t loop;
+    uv_timer_t timer;
+    uv_timer_t lag_timer;
+    co_ms lag_due;
+    uv_prepare_t prepare;
+    uv_check_t check;
+    uv_poll_t wake_poll;
+    uv_signal_t signals[8];
+    uint32_t n_signals;
+    uv_poll_t inotify_poll;
+    int inotify_fd;
+    int wake_fd;
+    int lock_fds[2];
+    co_ms now;
+    co_ms scan_at; /* Slots are looked at for begun tickets. */
+    struct co_core core;
+    struct co_update update;
+    struct co_event events[CO_EVENTS_MAX];
+    uint32_t events_head, events_tail;
+    bool stepping;
+    uint32_t n_pools;
+    struct co_agent_pool pools[CO_POOLS_MAX];
+    uint32_t n_sources;
+    struct co_agent_source sources[CO_SOURCES_MAX];
+    struct co_link *ticket_link[CO_TICKETS_MAX]; /* Who holds an END open, by number modulo. */
+    uint64_t ticket_tag[CO_TICKETS_MAX];
+    uint64_t given_us[CO_TICKETS_MAX];
+    struct co_stranger strangers[CO_STRANGERS_MAX];
+    uint32_t n_strangers;
+    uint64_t ask_ticket;
+    struct co_ask asks[CO_ASKS_MAX];
+    struct co_admin *admin;
+    struct co_control_uv *control;
+    struct co_view view;
+    struct co_hist loop_lag;
+    uint64_t log_messages[4];
+    enum co_log_format log_format;
+    uint32_t drains; /* Times we were told to. */
+    co_ms drain_at;
+    bool leaving;
+    int exit_code;
+    bool was_ready;
+};
+
+/* Run until drained; returns the exit code: 0 after a drain, 1 failure, 2 bad configuration. */
+int co_agent_run(struct co_agent *agent, const struct co_config *config);
+
+/* ---- agent_uv.c ---- */
+void co_agent_log(struct co_agent *agent, enum co_log_level level, const char *const *fields,
+                  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+#define CO_FIELDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+void co_agent_post(struct co_agent *agent, const struct co_event *event);
+void co_agent_step(struct co_agent *agent); /* Work off what was posted. */
+void co_agent_fail(struct co_agent *agent, int exit_code, const struct co_err *err);
+void co_agent_drain(struct co_agent *agent, const char *why);
+co_ms co_agent_clock(void);
+uint64_t co_agent_clock_us(void);
+uint64_t co_agent_wall_ms(void);
+const struct co_view *co_agent_view(void *agent);
+
+/* ---- workers_uv.c ---- */
+int co_workers_open(struct co_agent *agent, struct co_err *err);
+void co_workers_zygote(struct co_agent *agent, uint32_t pool);
+void co_workers_end_zygote(struct co_agent *agent, uint32_t pool);
+void co_workers_fork(struct co_agent *agent, uint32_t pool, uint32_t worker);
+void co_workers_give(struct co_agent *agent, uint32_t pool, uint32_t worker, uint64_t ticket);
+void co_workers_stop(struct co_agent *agent, uint32_t pool, uint32_t worker);
+void co_workers_kill(struct co_agent *agent, uint32_t pool, uint32_t worker);
+void co_workers_settled(struct co_agent *agent, uint64_t ticket);
+bool co_workers_read(struct co_agent *agent); /* Rings; true when anything came. */
+bool co_workers_empty(struct co_agent *agent);
+void co_workers_scan(struct co_agent *agent); /* Slots, for begun tickets. */
+void co_workers_reap(struct co_agent *agent);
+void co_workers_close(struct co_agent *agent);
+
+/* ---- sources_uv.c ---- */
+void co_sources_ask(struct co_agent *agent, uint32_t pool); /* Which queues has the app? */
+uint64_t co_sources_fingerprint(const struct co_agent *agent, uint32_t source, uint32_t table);
+void co_sources_turn(struct co_agent *agent, uint32_t source);
+void co_sources_close(struct co_agent *agent);
+const struct co_agent_table *co_sources_table(const struct co_agent *agent, uint32_t source,
+                                              uint32_t table);
+int co_sources_open(struct co_agent *agent, struct co_err *err);
+
+/* ---- requests_uv.c ---- */
+int co_requests_open(struct co_agent *agent, struct co_err *err);
+void co_requests_close(struct co_agent *agent);
+void co_requests_ask(struct co_agent *agent, uint32_t pool, const char *name, const char *body,
+                     co_answer *answer, void *context);
+void co_requests_reply(struct co_agent *agent, uint32_t pool, uint64_t ticket, bool ok,
+                       const char *json);
+void co_requests_control_gone(struct co_agent *agent, uint32_t pool);
+void co_requests_send(struct co_agent *agent); /* What waits for a control worker. */
+
+#endif /* CO_AGENT_AGENT_UV_H */

@@ -1,0 +1,353 @@
+/* The control socket, and questions to the application through its control worker. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent_uv.h"
+#include "proto/report.h"
+
+#define ASK_TIMEOUT 30000
+#define QUARANTINE_MAX 1000
+
+/* ---- questions to the application ---- */
+
+static void ask_done(struct co_agent *agent, struct co_ask *ask, bool ok, const char *json)
+{
+    co_answer *answer = ask->answer;
+    void *context = ask->context;
+
+    free(ask->body);
+    *ask = (struct co_ask){0};
+    answer(agent, context, ok, json);
+}
+
+void co_requests_ask(struct co_agent *agent, uint32_t pool, const char *name, const char *body,
+                     co_answer *answer, void *context)
+{
+    for (uint32_t i = 0; i < CO_ASKS_MAX; i++) {
+        struct co_ask *ask = &agent->asks[i];
+        if (!ask->used) {
+            *ask = (struct co_ask){.used = true,
+                                   .ticket = ++agent->ask_ticket,
+                                   .pool = pool,
+                                   .deadline = co_agent_clock() + ASK_TIMEOUT,
+                                   .body = strdup(body),
+                                   .answer = answer,
+                                   .context = context};
+            snprintf(ask->name, sizeof ask->name, "%s", name);
+            co_requests_send(agent);
+            return;
+        }
+    }
+    answer(agent, context, false, "{\"error\":\"too many questions at once; ask again\"}");
+}
+
+/* The oldest open question of a pool; one at a time is with its control worker. */
+static struct co_ask *next_ask(struct co_agent *agent, uint32_t pool)
+{
+    struct co_ask *best = NULL;
+
+    for (uint32_t i = 0; i < CO_ASKS_MAX; i++) {
+        struct co_ask *ask = &agent->asks[i];
+        if (ask->used && ask->pool == pool) {
+            if (ask->sent) {
+                return NULL;
+            }
+            best = best == NULL || ask->ticket < best->ticket ? ask : best;
+        }
+    }
+    return best;
+}
+
+static void send_ask(struct co_agent *agent, uint32_t pool, struct co_ask *ask)
+{
+    static uint8_t buf[CO_RECORD_MAX];
+    struct co_link *link = agent->pools[pool].links[CO_POOL_CONTROL];
+    struct co_record record = {.type = CO_RECORD_CONTROL, .ticket = ask->ticket, .body = buf};
+    size_t name_size = strlen(ask->name) + 1;
+    size_t body_size = strlen(ask->body);
+    const void *long_part = NULL;
+    struct co_err err;
+
+    memcpy(buf, ask->name, name_size);
+    if (name_size + body_size + CO_RECORD_HEADER > CO_RECORD_MAX / 2) {
+        record.flags = CO_FLAG_OVERFLOW;
+        record.size = (uint32_t)name_size;
+        long_part = ask->body;
+    } else {
+        memcpy(buf + name_size, ask->body, body_size);
+        record.size = (uint32_t)(name_size + body_size);
+    }
+    ask->sent = true;
+    if (co_link_send(link, &record, long_part, body_size, &err) < 0) {
+        ask_done(agent, ask, false, "{\"error\":\"the control worker takes no messages\"}");
+    }
+}
+
+static void expire_asks(struct co_agent *agent)
+{
+    co_ms now = co_agent_clock();
+
+    for (uint32_t i = 0; i < CO_ASKS_MAX; i++) {
+        struct co_ask *ask = &agent->asks[i];
+        if (ask->used && now >= ask->deadline) {
+            if (ask->sent) {
+                co_workers_kill(agent, ask->pool, CO_POOL_CONTROL);
+            }
+            ask_done(agent, ask, false,
+                     "{\"error\":\"the application did not answer within 30 seconds\"}");
+        }
+    }
+}
+
+void co_requests_send(struct co_agent *agent)
+{
+    expire_asks(agent);
+    for (uint32_t i = 0; i < agent->n_pools; i++) {
+        const struct co_pool_worker *control = &agent->core.pools[i].pool.workers[CO_POOL_CONTROL];
+        struct co_ask *ask = next_ask(agent, i);
+        if (ask != NULL && control->present && control->booted &&
+            agent->pools[i].links[CO_POOL_CONTROL] != NULL) {
+            send_ask(agent, i, ask);
+        }
+    }
+}
+
+void co_requests_reply(struct co_agent *agent, uint32_t pool, uint64_t ticket, bool ok,
+                       const char *json)
+{
+    for (uint32_t i = 0; i < CO_ASKS_MAX; i++) {
+        struct co_ask *ask = &agent->asks[i];
+        if (ask->used && ask->sent && ask->pool == pool && ask->ticket == ticket) {
+            ask_done(agent, ask, ok, json);
+            break;
+        }
+    }
+    co_requests_send(agent);
+}
+
+void co_requests_control_gone(struct co_agent *agent, uint32_t pool)
+{
+    for (uint32_t i = 0; i < CO_ASKS_MAX; i++) {
+        struct co_ask *ask = &agent->asks[i];
+        if (ask->used && ask->sent && ask->pool == pool) {
+            ask_done(agent, ask, false,
+                     "{\"error\":\"the application ended the control worker while it answered\"}");
+        }
+    }
+}
+
+/* ---- requests from outside ---- */
+
+struct request {
+    struct co_control_peer peer;
+    char id[40];
+    bool doctor;
+};
+
+static void send_text(struct co_agent *agent, const struct co_control_peer *peer, char *text)
+{
+    struct co_err err;
+
+    if (text != NULL && agent->control != NULL) {
+        /* Who does not wait for the answer has lost it. */
+        co_control_uv_send(agent->control, peer, text, &err);
+    }
+    free(text);
+}
+
+static void answer_data(struct co_agent *agent, const struct request *request, char *data)
+{
+    send_text(agent, &request->peer,
+              data != NULL ? co_control_answer(request->id, data)
+                           : co_control_error(request->id, "failed", "out of memory"));
+    free(data);
+}
+
+static void answer_error(struct co_agent *agent, const struct request *request, const char *code,
+                         const char *message)
+{
+    send_text(agent, &request->peer, co_control_error(request->id, code, message));
+}
+
+static void from_application(struct co_agent *agent, void *context, bool ok, const char *json)
+{
+    struct request *request = context;
+    char error[1024] = "";
+    char code[32] = "failed";
+
+    if (request->doctor) {
+        answer_data(agent, request, co_report_doctor(co_agent_view(agent), ok ? json : NULL));
+    } else if (ok) {
+        send_text(agent, &request->peer, co_control_answer(request->id, json));
+    } else {
+        co_json_get_string(json, "code", code, sizeof code);
+        if (!co_json_get_string(json, "error", error, sizeof error)) {
+            snprintf(error, sizeof error, "%.1000s", json);
+        }
+        answer_error(agent, request, code, error);
+    }
+    free(request);
+}
+
+static void ask_application(struct co_agent *agent, const struct request *request, const char *op,
+                            const char *args)
+{
+    struct request *kept = malloc(sizeof *kept);
+
+    if (kept == NULL) {
+        answer_error(agent, request, "failed", "out of memory");
+        return;
+    }
+    *kept = *request;
+    kept->doctor = strcmp(op, "doctor") == 0;
+    if (!agent->core.pools[0].pool.zygote_up &&
+        !agent->core.pools[0].pool.workers[CO_POOL_CONTROL].present) {
+        from_application(agent, kept, false,
+                         "{\"error\":\"the application has not booted; cohort status says why\"}");
+        return;
+    }
+    co_requests_ask(agent, 0, op, args, from_application, kept);
+}
+
+static void list_quarantine(struct co_agent *agent, const struct request *request)
+{
+    static struct co_quarantined found[QUARANTINE_MAX];
+    static struct co_report_quarantined list[QUARANTINE_MAX];
+    uint32_t total = 0;
+
+    for (uint32_t i = 0; i < agent->n_sources; i++) {
+        struct co_err err;
+        uint32_t n = 0;
+        if (co_sqlite_quarantine_list(agent->sources[i].path, found + total, QUARANTINE_MAX - total,
+                                      &n, &err) < 0) {
+            answer_error(agent, request, "failed", err.msg);
+            return;
+        }
+        for (uint32_t k = total; k < total + n; k++) {
+            list[k] = (struct co_report_quarantined){
+                .id = found[k].id,
+                .connection = agent->sources[i].tables[0].connection,
+                .queue = found[k].queue,
+                .reason = found[k].reason,
+                .since = found[k].since,
+                .payload_size = found[k].payload_size,
+            };
+        }
+        total += n;
+    }
+    answer_data(agent, request, co_report_quarantine(list, total));
+}
+
+/* Ids of the quarantine are of one file; the first source that has one is meant. */
+static void change_quarantine(struct co_agent *agent, const struct request *request,
+                              const char *args, bool retry)
+{
+    static int64_t ids[QUARANTINE_MAX];
+    static struct co_quarantined found[QUARANTINE_MAX];
+    struct co_err err;
+    bool all = false;
+    uint64_t done = 0;
+    int n = co_report_ids(args, ids, QUARANTINE_MAX, &all);
+
+    if (n < 0 || (n == 0 && !all)) {
+        answer_error(agent, request, "usage", "name quarantined jobs by their number, or --all");
+        return;
+    }
+    for (uint32_t i = 0; i < agent->n_sources; i++) {
+        const char *path = agent->sources[i].path;
+        uint32_t listed = 0;
+        if (all) {
+            if (co_sqlite_quarantine_list(path, found, QUARANTINE_MAX, &listed, &err) < 0) {
+                answer_error(agent, request, "failed", err.msg);
+                return;
+            }
+            for (uint32_t k = 0; k < listed; k++) {
+                ids[k] = found[k].id;
+            }
+            n = (int)listed;
+        }
+        for (int k = 0; k < n; k++) {
+            int code = retry ? co_sqlite_quarantine_retry(path, ids[k], &err)
+                             : co_sqlite_quarantine_forget(path, ids[k], &err);
+            if (code < 0 && code != CO_ENOTFOUND) {
+                answer_error(agent, request, "failed", err.msg);
+                return;
+            }
+            done += code == CO_OK;
+        }
+    }
+    if (done == 0 && !all) {
+        answer_error(agent, request, "not_found", "no quarantined job has that number");
+        return;
+    }
+    answer_data(agent, request, co_report_count(retry ? "retried" : "forgotten", done));
+}
+
+static void serve(struct co_agent *agent, const struct request *request, const char *op,
+                  const char *args)
+{
+    bool quarantined = co_json_get_bool(args, "quarantined", false);
+
+    if (strcmp(op, "ping") == 0) {
+        answer_data(agent, request, co_report_ping(co_agent_view(agent)));
+    } else if (strcmp(op, "status") == 0) {
+        answer_data(agent, request,
+                    co_view_to_json(co_agent_view(agent), co_json_get_bool(args, "workers", true),
+                                    co_json_get_bool(args, "queues", true)));
+    } else if (strcmp(op, "config") == 0) {
+        answer_data(agent, request, co_config_to_json(&agent->config));
+    } else if (strcmp(op, "drain") == 0) {
+        answer_data(agent, request, strdup("{}"));
+        if (agent->drains == 0) {
+            co_agent_drain(agent, "cohort drain");
+        }
+    } else if (quarantined && strcmp(op, "failed.list") == 0) {
+        list_quarantine(agent, request);
+    } else if (quarantined && strcmp(op, "failed.retry") == 0) {
+        change_quarantine(agent, request, args, true);
+    } else if (quarantined && strcmp(op, "failed.forget") == 0) {
+        change_quarantine(agent, request, args, false);
+    } else if (strcmp(op, "push") == 0 || strcmp(op, "doctor") == 0 ||
+               strncmp(op, "failed.", strlen("failed.")) == 0) {
+        ask_application(agent, request, op, args);
+    } else {
+        answer_error(agent, request, "unknown",
+                     "this agent does not know that operation; is the cohort command newer?");
+    }
+}
+
+static void on_request(void *arg, const struct co_control_peer *peer, const char *data, size_t size)
+{
+    struct co_agent *agent = arg;
+    struct co_control_request read;
+    struct request request = {.peer = *peer};
+    struct co_err err;
+    int code = co_control_request_read(data, size, &read, &err);
+
+    memcpy(request.id, read.id, sizeof request.id);
+    if (code < 0) {
+        answer_error(agent, &request, code == CO_EVERSION ? "version" : "malformed", err.msg);
+        return;
+    }
+    serve(agent, &request, read.op, read.args);
+    co_control_request_done(&read);
+    co_agent_step(agent);
+}
+
+int co_requests_open(struct co_agent *agent, struct co_err *err)
+{
+    return co_control_uv_open(&agent->loop, agent->config.control, on_request, agent,
+                              &agent->control, err);
+}
+
+void co_requests_close(struct co_agent *agent)
+{
+    co_control_uv_close(&agent->control);
+    for (uint32_t i = 0; i < CO_ASKS_MAX; i++) {
+        if (agent->asks[i].used) {
+            ask_done(agent, &agent->asks[i], false, "{\"error\":\"the agent is leaving\"}");
+        }
+    }
+}
