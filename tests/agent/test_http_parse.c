@@ -175,6 +175,22 @@ static void what_is_too_long_is_refused(void **state)
     assert_int_equal(status_of_long("GET / HTTP/1.1\r\nAccept: ", 2000, "\r\n" HOST "\r\n"), 0);
 }
 
+static void accept_headers_of_any_length_together_are_cut(void **state)
+{
+    (void)state;
+    for (size_t first = CO_HTTP_ACCEPT_SIZE - 4; first < CO_HTTP_ACCEPT_SIZE + 4; first++) {
+        struct co_http_parse parse;
+        char text[2048] = "GET / HTTP/1.1\r\n" HOST "Accept: ";
+        size_t used;
+        int status;
+
+        memset(text + strlen(text), 'a', first);
+        strcat(text, "\r\nAccept: bbbbbbbb\r\nAccept: cccccccc\r\n\r\n");
+        assert_int_equal(feed_all(&parse, text, strlen(text), &used, &status), CO_HTTP_REQUEST);
+        assert_int_equal(strlen(parse.request.accept), CO_HTTP_ACCEPT_SIZE - 1);
+    }
+}
+
 static void queries_are_decoded_or_refused(void **state)
 {
     (void)state;
@@ -243,6 +259,7 @@ int main(void)
         cmocka_unit_test(any_cut_gives_the_same_request),
         cmocka_unit_test(what_follows_a_request_is_left_for_the_next),
         cmocka_unit_test(what_is_too_long_is_refused),
+        cmocka_unit_test(accept_headers_of_any_length_together_are_cut),
         cmocka_unit_test(queries_are_decoded_or_refused),
         cmocka_unit_test(accept_headers_are_weighed),
     };
