@@ -10,13 +10,8 @@ declare(strict_types=1);
 
 require_once __DIR__ . '/autoload.php';
 
-// The application's own exception handler would swallow the failure; the zygote must see it.
-(static function (): void {
-    try {
-        Cohort\Runtime::boot(Cohort\Worker\config());
-    } catch (Throwable $error) {
-        set_error_handler(null);
-        set_exception_handler(null);
-        throw Cohort\BootError::from($error);
-    }
-})();
+try {
+    Cohort\Runtime::boot(Cohort\Worker\config());
+} catch (Throwable $error) {
+    throw Cohort\BootError::from($error);
+}

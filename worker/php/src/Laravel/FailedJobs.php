@@ -52,7 +52,8 @@ final class FailedJobs
         foreach ($keys as $key) {
             $this->artisan->call('queue:retry', ['id' => [$key]]);
         }
-        return ['retried' => count(array_filter($keys, fn (string $key): bool => $this->failer()->find($key) === null))];
+        $gone = fn (string $key): bool => $this->failer()->find($key) === null;
+        return ['retried' => count(array_filter($keys, $gone))];
     }
 
     /**

@@ -15,6 +15,8 @@ use Illuminate\Queue\DatabaseQueue;
  */
 final class QueueConnections
 {
+    /** CO_CONNECTIONS_MAX of proto/control.h. */
+    private const MAX = 16;
     private const REFUSED = [
         'sync' => 'sync runs jobs inside dispatch(); set QUEUE_CONNECTION=database (and run the queue table'
             . ' migration) so that there is a queue to serve',
@@ -32,7 +34,11 @@ final class QueueConnections
     {
     }
 
-    /** @return list<array<string, mixed>> the default connection first */
+    /**
+     * The default connection first, then those that can be served, then the refused ones.
+     *
+     * @return list<array<string, mixed>> at most as many as the agent takes
+     */
     public function all(): array
     {
         $config = $this->app->make('config');
@@ -43,9 +49,12 @@ final class QueueConnections
         }
         $all = [];
         foreach ($connections as $name => $one) {
-            $all[] = $this->describe((string) $name, (array) $one);
+            $about = $this->describe((string) $name, (array) $one);
+            $rank = $name === $default ? 0 : ($about['refused'] === null ? 1 : 2);
+            $all[$rank][] = $about;
         }
-        return $all;
+        ksort($all);
+        return array_slice(array_merge(...$all), 0, self::MAX);
     }
 
     /**

@@ -41,7 +41,12 @@ final class PlainApp implements Application
                 . ' "job: function (Cohort\Job $job): void { … }" to its Cohort\App.');
         }
         array_map(class_exists(...), [
-            JobLoop::class, QueueDatabase::class, \Cohort\Job::class, \Cohort\LastWords::class, \Cohort\ErrorText::class,
+            JobLoop::class,
+            QueueDatabase::class,
+            \Cohort\ErrorText::class,
+            \Cohort\Job::class,
+            \Cohort\JobFailed::class,
+            \Cohort\LastWords::class,
         ]);
         QueueDatabase::closeShared();
         return new self($app->job, $settings);
