@@ -161,11 +161,11 @@ static void step_one(struct co_agent *agent, struct co_event *event)
     if (event->type == CO_EVENT_EXITED) {
         log_exit(agent, event);
     }
+    if (event->type == CO_EVENT_TURN) {
+        co_turn_reset(event->turn); /* The core has what it needs; an action may fill it anew. */
+    }
     for (uint32_t i = 0; i < agent->update.n; i++) {
         obey(agent, &agent->update.actions[i]);
-    }
-    if (event->type == CO_EVENT_TURN) {
-        co_turn_reset(event->turn);
     }
 }
 
