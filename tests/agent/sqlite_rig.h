@@ -96,7 +96,7 @@ static inline void rig_connect(struct rig *rig)
 static inline void rig_init(struct rig *rig, const char *journal)
 {
     memset(rig, 0, sizeof *rig);
-    strcpy(rig->dir, "/tmp/cohort-test-XXXXXX");
+    strcpy(rig->dir, "/tmp/co-sqlite-XXXXXX");
     assert_non_null(mkdtemp(rig->dir));
     snprintf(rig->path, sizeof rig->path, "%s/database.sqlite", rig->dir);
     if (journal != NULL) {
@@ -110,12 +110,12 @@ static inline void rig_init(struct rig *rig, const char *journal)
 static inline void rig_remove(const char *dir)
 {
     struct dirent *entry;
-    char path[600];
+    char path[1024];
     DIR *d = opendir(dir);
 
     while (d != NULL && (entry = readdir(d)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            snprintf(path, sizeof path, "%s/%s", dir, entry->d_name);
+            snprintf(path, sizeof path, "%.700s/%s", dir, entry->d_name);
             if (unlink(path) != 0) {
                 rig_remove(path);
             }
@@ -144,8 +144,6 @@ static inline void rig_wake(void *arg)
 
 static inline void rig_agent_init(struct rig *rig, struct rig_agent *agent, uint64_t id)
 {
-    struct co_err err;
-
     memset(agent, 0, sizeof *agent);
     pthread_mutex_init(&agent->mutex, NULL);
     pthread_cond_init(&agent->cond, NULL);
@@ -165,7 +163,6 @@ static inline void rig_agent_init(struct rig *rig, struct rig_agent *agent, uint
     config->wake_arg = agent;
     agent->turn = co_turn_new();
     assert_non_null(agent->turn);
-    (void)err;
 }
 
 static inline void rig_submit(struct rig_agent *agent)
