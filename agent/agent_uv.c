@@ -502,6 +502,10 @@ static int start(struct co_agent *agent, struct co_err *err)
 
 static void finish(struct co_agent *agent)
 {
+    uv_prepare_stop(&agent->prepare);
+    uv_check_stop(&agent->check);
+    uv_timer_stop(&agent->timer);
+    uv_timer_stop(&agent->lag_timer);
     co_workers_close(agent);
     co_sources_close(agent);
     co_admin_close(&agent->admin);
