@@ -755,6 +755,7 @@ static void exits_are_told_apart(void **state)
         {"throw new \\\\Error('no way');", 255, "no way"},
         {"register_shutdown_function(function () { exit(9); }); exit(3);", 9, "shut down"},
         {"echo 'hello'; exit(0);", 0, "hello"},
+        {"set_time_limit(1); while (true);", 255, "Maximum execution time"},
         {"fwrite(STDERR, 'to stderr'); exit(1);", 1, "to stderr"},
     };
     (void)state;
@@ -956,6 +957,43 @@ static void a_wrong_command_line_is_a_usage_error(void **state)
     }
 }
 
+static const char *output_of(const char *command, int *ret_code)
+{
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    const char *text = read_output(fileno(pipe));
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    *ret_code = WEXITSTATUS(status);
+    return text;
+}
+
+static void another_php_is_refused_by_name(void **state)
+{
+    static const struct {
+        const char *library;
+        const char *want[3];
+    } rows[] = {
+        {FAKE_PHP,
+         {"libfake_php.so is build \"API20991231,NTS\"", "was built for PHP 8.", "install "}},
+        {FAKE_PHP_ZTS, {"libfake_php_zts.so is a thread-safe build (ZTS)", "install", "-cli"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char command[1024];
+        int code;
+        snprintf(command, sizeof command, "LD_PRELOAD=%s %s --info 2>&1", rows[i].library,
+                 COHORT_WORKER_BIN);
+        const char *text = output_of(command, &code);
+        assert_int_equal(code, 2);
+        for (size_t w = 0; w < 3; w++) {
+            if (strstr(text, rows[i].want[w]) == NULL) {
+                fail_msg("%s lacks '%s'", text, rows[i].want[w]);
+            }
+        }
+    }
+}
+
 #define WITH_ZYGOTE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -984,6 +1022,7 @@ int main(void)
         cmocka_unit_test(boot_after_fork_boots_in_the_worker),
         cmocka_unit_test(everything_dies_with_the_agent),
         cmocka_unit_test(info_is_json_about_this_php),
+        cmocka_unit_test(another_php_is_refused_by_name),
         cmocka_unit_test(a_wrong_command_line_is_a_usage_error),
     };
     return cmocka_run_group_tests_name("cohort-worker", tests, NULL, NULL);
