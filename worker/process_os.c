@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,8 +47,10 @@ void co_process_reset_signals(void)
     struct sigaction action = {.sa_handler = SIG_DFL};
     sigset_t none;
 
-    setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_sec = 0}, NULL);
     for (int number = 1; number < NSIG; number++) {
+        if (number == SIGPROF) {
+            continue; /* PHP's own, for set_time_limit(); installed once, at its start. */
+        }
         action.sa_handler = number == SIGPIPE ? SIG_IGN : SIG_DFL;
         (void)sigaction(number, &action, NULL); /* KILL, STOP and glibc's own refuse. */
     }

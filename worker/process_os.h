@@ -24,8 +24,8 @@ void co_process_close_from(int first);
 /* Set CLOEXEC on a descriptor that came through exec without it. */
 void co_process_keep_from_children(int fd);
 
-/* Undo what the boot may have done to signals: default actions, nothing blocked, no alarm. SIGPIPE
- * stays ignored, as PHP has it. */
+/* Undo what the boot may have done to signals: default actions, nothing blocked. SIGPIPE stays
+ * ignored and SIGPROF handled, as PHP has them. */
 void co_process_reset_signals(void);
 
 /* BOOTTIME in milliseconds and in microseconds. */
