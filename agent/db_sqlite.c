@@ -739,4 +739,5 @@ void co_db_close(struct co_db *db)
     sqlite3_close(db->sql);
     db->sql = NULL;
     db->n_queues = 0;
+    db->depths_good = false;
 }

@@ -35,6 +35,7 @@ static void count_row(struct co_db *db, struct co_turn_depth *depth, sqlite3_stm
     co_unix available_at = sqlite3_column_int64(row, 2);
     if (available_at > db->now) {
         depth->delayed++;
+        db->depths_until = available_at < db->depths_until ? available_at : db->depths_until;
         return;
     }
     depth->ready++;
@@ -43,7 +44,7 @@ static void count_row(struct co_db *db, struct co_turn_depth *depth, sqlite3_stm
     }
 }
 
-/* One pass in the order of the table, counted here: half the time of a GROUP BY, which either
+/* One pass in the order of the table, counted here: less than half the time of a GROUP BY, which
  * sorts or jumps from an index to every row. */
 static int read_table(struct co_db *db, struct co_turn *turn, uint32_t table, struct co_err *err)
 {
@@ -62,16 +63,29 @@ static int read_table(struct co_db *db, struct co_turn *turn, uint32_t table, st
     return code;
 }
 
+static int read_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
+{
+    turn->n_depths = 0;
+    db->depths_until = CO_DB_NEVER;
+    for (uint32_t i = 0; i < db->config.n_tables; i++) {
+        int code = read_table(db, turn, i, err);
+        if (code < 0) {
+            turn->n_depths = 0;
+            return code;
+        }
+    }
+    memcpy(db->depths, turn->depth, turn->n_depths * sizeof turn->depth[0]);
+    db->n_depths = turn->n_depths;
+    db->depths_good = true;
+    return 0;
+}
+
 int co_depth_read(struct co_db *db, struct co_turn *turn, struct co_err *err)
 {
-    int code = 0;
-
-    turn->n_depths = 0;
-    for (uint32_t i = 0; i < db->config.n_tables && code >= 0; i++) {
-        code = read_table(db, turn, i, err);
+    if (!db->depths_good || db->depths_until <= db->now) {
+        return read_all(db, turn, err);
     }
-    if (code < 0) {
-        turn->n_depths = 0;
-    }
-    return code;
+    memcpy(turn->depth, db->depths, db->n_depths * sizeof db->depths[0]);
+    turn->n_depths = db->n_depths;
+    return 0;
 }

@@ -44,6 +44,7 @@ static int look_around(struct co_db *db, struct co_turn *turn, bool *ret_schema,
         code = co_db_pragma(db, CO_STMT_SCHEMA_VERSION, &schema, err);
         if (db->seen_version != before) {
             co_claim_stale(db);
+            db->depths_good = false;
         }
     }
     *ret_schema = schema != db->schema_version;
@@ -110,6 +111,7 @@ static int transact(struct co_db *db, struct co_turn *turn, struct co_deads *dea
         return code;
     }
     db->saved = db->holds;
+    db->depths_good = false;
     db->now = time(NULL); /* Taking the lock may have taken seconds. */
     code = work(db, turn, deads, err);
     if (code >= 0) {

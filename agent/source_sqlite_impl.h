@@ -107,6 +107,10 @@ struct co_db {
     co_unix now;
     uint32_t n_queues;
     struct co_db_queue queues[CO_DB_QUEUES_MAX];
+    bool depths_good; /* Nobody wrote since they were read, and nothing is due before: */
+    co_unix depths_until;
+    uint32_t n_depths;
+    struct co_turn_depth depths[CO_TURN_QUEUES_MAX];
     struct co_holds holds;
     struct co_holds saved;
 };

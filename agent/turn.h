@@ -96,7 +96,8 @@ struct co_turn {
     struct co_turn_want wants[CO_TURN_WANTS_MAX];
     bool heartbeat; /* Give all our holds reserved_at = now, so that none reaches retry_after. */
     bool recover;   /* Look for dead holders and settle or give back what they held. */
-    bool depths;    /* Fill depths (and with it: the names that exist). */
+    bool depths;    /* Fill depths (and with it: the names that exist). Comes back false when they
+                       could not be read though the turn was committed: keep the last ones. */
     bool bye;       /* Give back whatever we hold, remove our lock file, close. */
 
     /* Came back. code 0, or negative with err; then nothing of the turn was applied and the caller

@@ -547,6 +547,25 @@ static void depths_count_every_queue(void **state)
     assert_true(turn->depths);
 }
 
+static void depths_are_read_again_when_something_changed(void **state)
+{
+    struct fixture *f = *state;
+    rig_push(&f->rig, "default", 0);
+    rig_push(&f->rig, "default", 1); /* Due within a second or so. */
+    f->agent.turn->depths = true;
+    uint64_t ready = rig_run(&f->agent)->depth[0].ready;
+    while (ready < 2) { /* Nobody writes; time alone makes it ready. */
+        co_turn_reset(f->agent.turn);
+        f->agent.turn->depths = true;
+        ready = rig_run(&f->agent)->depth[0].ready;
+    }
+    rig_push(&f->rig, "default", 0);
+    assert_int_equal(rig_run(&f->agent)->depth[0].ready, 3);
+    rig_want(&f->agent, "default", 1);
+    assert_int_equal(rig_run(&f->agent)->depth[0].ready, 2);
+    assert_int_equal(f->agent.turn->depth[0].reserved, 1);
+}
+
 static void too_many_queues_are_cut(void **state)
 {
     struct fixture *f = *state;
@@ -807,6 +826,27 @@ static void a_file_that_is_no_database_is_refused(void **state)
     assert_non_null(strstr(f->agent.turn->err.msg, "no regular file"));
 }
 
+static void a_damaged_file_is_said(void **state)
+{
+    struct fixture *f = *state;
+    char noise[4096];
+    for (int i = 0; i < 200; i++) {
+        rig_push(&f->rig, "default", 0);
+    }
+    sqlite3_close(f->rig.other);
+    f->rig.other = NULL;
+    memset(noise, 0xa5, sizeof noise);
+    FILE *file = fopen(f->rig.path, "r+");
+    for (long page = 1; page < 20; page++) {
+        fseek(file, page * 4096, SEEK_SET);
+        fwrite(noise, 1, sizeof noise, file);
+    }
+    fclose(file);
+    rig_want(&f->agent, "default", 5);
+    assert_int_equal(rig_try(&f->agent)->code, CO_ESOURCE);
+    assert_non_null(strstr(f->agent.turn->err.msg, "damaged"));
+}
+
 static void a_file_that_cannot_be_written_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -895,6 +935,7 @@ int main(void)
         ROW(migrate_fresh_leaves_nothing_of_ours),
         ROW(bye_gives_everything_back),
         ROW(depths_count_every_queue),
+        ROW(depths_are_read_again_when_something_changed),
         ROW(too_many_queues_are_cut),
         ROW(bad_payloads_are_put_aside_and_the_next_comes),
         ROW(a_file_without_quarantine_has_none),
@@ -906,6 +947,7 @@ int main(void)
         ROW(a_full_disk_is_said_and_survived),
         ROW_NOTHING(a_missing_file_is_named_and_awaited),
         ROW_NOTHING(a_file_that_is_no_database_is_refused),
+        ROW(a_damaged_file_is_said),
         ROW(a_file_that_cannot_be_written_is_refused),
         ROW(a_replaced_file_is_opened_again),
         ROW_WAL(the_journal_stays_as_the_application_set_it),

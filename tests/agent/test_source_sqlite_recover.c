@@ -2,8 +2,8 @@
 
 #include "sqlite_rig.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "worker/dispatch.h"
 
@@ -347,6 +347,75 @@ static void two_heirs_recover_each_job_once(void **state)
     rig_agent_done(&other);
 }
 
+/* The agent to be killed: claims, starts and settles without end, a byte for every turn. */
+static void serve_until_killed(struct fixture *f, int pipe)
+{
+    int64_t ids[16], at = 0;
+    uint32_t n = 0;
+
+    for (;;) {
+        co_turn_reset(f->dead.turn);
+        for (uint32_t i = 0; i < n; i++) {
+            if (i % 4 == 0) {
+                rig_start(&f->dead, ids[i], at);
+            } else if (i % 4 < 3) {
+                rig_settle(&f->dead, ids[i], at,
+                           i % 4 == 1 ? CO_OUTCOME_DONE : CO_OUTCOME_RELEASED);
+            }
+        }
+        rig_want(&f->dead, "default", 16);
+        struct co_turn *turn = rig_try(&f->dead);
+        if (turn->code != 0 || write(pipe, "", 1) != 1) {
+            _exit(1);
+        }
+        n = turn->n_claims;
+        for (uint32_t i = 0; i < n; i++) {
+            ids[i] = turn->claims[i].job_id;
+            at = turn->claims[i].reserved_at;
+        }
+    }
+}
+
+static void a_killed_agent_loses_no_job(void **state)
+{
+    struct fixture *f = *state;
+    int ends[2];
+    char byte;
+
+    for (int round = 0; round < 8; round++) {
+        rig_sql(&f->rig, "DELETE FROM jobs");
+        rig_sql(&f->rig, "BEGIN");
+        for (int i = 0; i < 1500; i++) {
+            rig_push(&f->rig, "default", 0);
+        }
+        rig_sql(&f->rig, "COMMIT");
+        /* An open connection must not be taken through fork. */
+        rig_agent_done(&f->heir);
+        rig_sql(&f->rig, "PRAGMA journal_mode=%s", round % 2 == 0 ? "wal" : "delete");
+        sqlite3_close(f->rig.other);
+        assert_int_equal(pipe(ends), 0);
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            serve_until_killed(f, ends[1]);
+        }
+        close(ends[1]);
+        for (int turns = 0; turns < 3 + round * 2; turns++) {
+            assert_int_equal(read(ends[0], &byte, 1), 1);
+        }
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        close(ends[0]);
+        rig_connect(&f->rig);
+        rig_agent_init(&f->rig, &f->heir, HEIR + (uint64_t)round);
+        recover(f);
+        nothing_left(f);
+        assert_int_equal(rig_int(&f->rig, "SELECT count(*) FROM jobs WHERE reserved_at NOT NULL"),
+                         0);
+        assert_int_equal(rig_int(&f->rig, "SELECT count(*) FROM jobs WHERE attempts>1"), 0);
+    }
+}
+
 int main(void)
 {
 #define ROW(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -363,6 +432,7 @@ int main(void)
         ROW(on_lost_fail_ends_a_plain_job_and_crashes_a_laravel_one),
         ROW(a_failure_in_a_wire_is_recorded),
         ROW(two_heirs_recover_each_job_once),
+        ROW(a_killed_agent_loses_no_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
