@@ -11,7 +11,7 @@
 
 #include "proto/utf8.h"
 
-#define DEPTH_MAX 512 /* json_decode()'s default: deeper ones PHP itself refuses. */
+#define DEPTH_MAX 511 /* As deep as json_decode() goes by default. */
 #define KEY_SIZE 16   /* Longer keys are none of ours. */
 
 /* Where a string's decoded text goes; NULL buf: nowhere. */
@@ -29,7 +29,7 @@ struct scan {
     const char *begin;
     const char *what; /* What was wrong, once something was. */
     unsigned depth;
-    uint8_t objects[DEPTH_MAX / 8]; /* Bit per open bracket: is it an object? */
+    uint8_t objects[DEPTH_MAX / 8 + 1]; /* Bit per open bracket: is it an object? */
 };
 
 static bool fail(struct scan *scan, const char *what)
@@ -239,7 +239,7 @@ static bool open_bracket(struct scan *scan, bool object)
     uint8_t *byte = &scan->objects[scan->depth / 8];
 
     if (scan->depth == DEPTH_MAX) {
-        return fail(scan, "it nests deeper than 512, which PHP refuses too");
+        return fail(scan, "it nests deeper than 511 levels, which PHP refuses too");
     }
     *byte = (uint8_t)(object ? *byte | bit : *byte & ~bit);
     scan->depth++;
