@@ -149,5 +149,6 @@ int main(int argc, char **argv)
     if (co_php_abi_check(&err) < 0) {
         return fail(EXIT_USAGE, &err);
     }
+    co_php_abi_forget_preload();
     leave(options.command == CO_OPTIONS_INFO ? run_info(&options) : run_zygote(&options));
 }

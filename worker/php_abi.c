@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -94,4 +95,12 @@ int co_php_abi_check(struct co_err *err)
                           path, id, co_php_abi_minor, ZEND_MODULE_BUILD_ID, co_php_abi_minor);
     }
     return CO_OK;
+}
+
+void co_php_abi_forget_preload(void)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    if (preload != NULL && strcmp(preload, co_php_abi_path()) == 0) {
+        unsetenv("LD_PRELOAD");
+    }
 }

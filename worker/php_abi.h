@@ -15,4 +15,8 @@ const char *co_php_abi_path(void);
  * Error: CO_EUNSUPPORTED. */
 int co_php_abi_check(struct co_err *err);
 
+/* Take the chosen libphp out of LD_PRELOAD again: it is loaded, and what a job starts must not get
+ * it. */
+void co_php_abi_forget_preload(void);
+
 #endif /* CO_WORKER_PHP_ABI_H */
