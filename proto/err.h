@@ -4,22 +4,22 @@
 #define CO_PROTO_ERR_H
 
 /* The one list of codes: adding a line here is all a new code needs. */
-#define CO_ERR_MAP(X)                                          \
-    X(CO_ENOMEM, -1, "out of memory")                          \
-    X(CO_EMALFORMED, -2, "malformed message")                  \
-    X(CO_EVERSION, -3, "unsupported version")                  \
-    X(CO_EFULL, -4, "table is full")                           \
-    X(CO_EIO, -5, "system call failed")                        \
-    X(CO_ECONFIG, -6, "invalid configuration")                 \
-    X(CO_ENOTFOUND, -7, "not found")                           \
-    X(CO_EBUSY, -8, "in use by another process")               \
-    X(CO_ETIMEDOUT, -9, "timed out")                           \
-    X(CO_ESOURCE, -10, "the source of jobs refused")           \
-    X(CO_EAPP, -11, "the application failed")                  \
-    X(CO_EUSAGE, -12, "usage")                                 \
-    X(CO_EUNREACHABLE, -13, "agent unreachable")               \
-    X(CO_EUNSUPPORTED, -14, "not supported by this version")   \
-    X(CO_EAGAIN, -15, "not now")                               \
+#define CO_ERR_MAP(X)                                        \
+    X(CO_ENOMEM, -1, "out of memory")                        \
+    X(CO_EMALFORMED, -2, "malformed message")                \
+    X(CO_EVERSION, -3, "unsupported version")                \
+    X(CO_EFULL, -4, "table is full")                         \
+    X(CO_EIO, -5, "system call failed")                      \
+    X(CO_ECONFIG, -6, "invalid configuration")               \
+    X(CO_ENOTFOUND, -7, "not found")                         \
+    X(CO_EBUSY, -8, "in use by another process")             \
+    X(CO_ETIMEDOUT, -9, "timed out")                         \
+    X(CO_ESOURCE, -10, "the source of jobs refused")         \
+    X(CO_EAPP, -11, "the application failed")                \
+    X(CO_EUSAGE, -12, "usage")                               \
+    X(CO_EUNREACHABLE, -13, "agent unreachable")             \
+    X(CO_EUNSUPPORTED, -14, "not supported by this version") \
+    X(CO_EAGAIN, -15, "not now")                             \
     X(CO_ETOOBIG, -16, "too big")
 
 enum co_code {

@@ -17,21 +17,21 @@
 #define CO_HIST_BUCKETS 20
 
 /* Why a worker ended: a closed list. */
-#define CO_EXIT_MAP(X)                          \
-    X(CO_EXIT_RECYCLED_JOBS, "recycled_jobs")   \
-    X(CO_EXIT_RECYCLED_TIME, "recycled_time")   \
+#define CO_EXIT_MAP(X)                            \
+    X(CO_EXIT_RECYCLED_JOBS, "recycled_jobs")     \
+    X(CO_EXIT_RECYCLED_TIME, "recycled_time")     \
     X(CO_EXIT_RECYCLED_MEMORY, "recycled_memory") \
-    X(CO_EXIT_RELOAD, "reload")                 \
-    X(CO_EXIT_SCALE_DOWN, "scale_down")         \
-    X(CO_EXIT_DRAIN, "drain")                   \
-    X(CO_EXIT_OPERATOR, "operator")             \
-    X(CO_EXIT_JOB_TIMEOUT, "job_timeout")       \
-    X(CO_EXIT_JOB_EXIT, "job_exit")             \
-    X(CO_EXIT_JOB_FATAL, "job_fatal")           \
-    X(CO_EXIT_OOM, "oom")                       \
+    X(CO_EXIT_RELOAD, "reload")                   \
+    X(CO_EXIT_SCALE_DOWN, "scale_down")           \
+    X(CO_EXIT_DRAIN, "drain")                     \
+    X(CO_EXIT_OPERATOR, "operator")               \
+    X(CO_EXIT_JOB_TIMEOUT, "job_timeout")         \
+    X(CO_EXIT_JOB_EXIT, "job_exit")               \
+    X(CO_EXIT_JOB_FATAL, "job_fatal")             \
+    X(CO_EXIT_OOM, "oom")                         \
     X(CO_EXIT_LOST_CONNECTION, "lost_connection") \
-    X(CO_EXIT_BOOT_FAILURE, "boot_failure")     \
-    X(CO_EXIT_CRASH, "crash")                   \
+    X(CO_EXIT_BOOT_FAILURE, "boot_failure")       \
+    X(CO_EXIT_CRASH, "crash")                     \
     X(CO_EXIT_KILLED, "killed")
 
 enum co_exit_reason {
@@ -71,7 +71,7 @@ struct co_view_worker {
     enum co_worker_state state;
     co_ms since; /* In that state for so long (a duration). */
     uint64_t jobs_done;
-    uint64_t rss_bytes; /* 0: not measured. */
+    uint64_t rss_bytes;       /* 0: not measured. */
     char queue[CO_NAME_SIZE]; /* Of its job; "" when idle. */
     char job[128];            /* Display name of its job. */
     char job_id[24];
