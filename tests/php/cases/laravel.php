@@ -164,6 +164,17 @@ $story('a connection opened at boot is not used by a worker', static function (B
     same([false], $trace->names('same_pdo'));
 });
 
+$story('a batch counts although another worker was in the way', static function (Bench $app) use ($act): void {
+    $db = $app->database();
+    $db->exec('pragma journal_mode = wal');
+    $db->exec('create table job_batches (id varchar primary key, name varchar, total_jobs integer, pending_jobs integer,
+        failed_jobs integer, failed_job_ids text, options text, cancelled_at integer, created_at integer, finished_at integer)');
+    $db->exec("insert into job_batches values ('b1', '', 5, 5, 0, '[]', null, null, 1, null)");
+    $trace = $app->run([$act('batch_race')]);
+    same([[1, 0]], $trace->outcomes(), $trace->output . ($trace->all('end')[0][3] ?? ''));
+    same([2, 4], [count($app->rows('select * from probe')), $app->rows('select pending_jobs from job_batches')[0]['pending_jobs']]);
+});
+
 $story('scoped bindings live for one job', static function (Bench $app) use ($act): void {
     $ids = $app->run([$act('scoped'), $act('scoped')])->names('scoped');
     same(2, count(array_unique($ids)));

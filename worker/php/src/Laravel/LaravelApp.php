@@ -92,6 +92,7 @@ final class LaravelApp implements CohortApplication
     public function runJobs(): int
     {
         Connections::forgetInherited($this->app);
+        BatchRepository::install($this->app);
         $worker = Worker::from($this->app, $this->settings);
         return $worker->serve();
     }
