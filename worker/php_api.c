@@ -231,7 +231,7 @@ static zend_array *read_control(const struct co_record *record)
     return array;
 }
 
-/* The interrupt flag is a plain bool in 8.1 and an atomic since. */
+/* The flags are plain bools in 8.1 and atomic since. */
 static bool take_interrupt(void)
 {
 #if PHP_VERSION_ID >= 80200
@@ -243,11 +243,26 @@ static bool take_interrupt(void)
 #endif
 }
 
+static bool timed_out(void)
+{
+#if PHP_VERSION_ID >= 80200
+    return zend_atomic_bool_load_ex(&EG(timed_out));
+#else
+    return EG(timed_out);
+#endif
+}
+
 /* While next() waits no PHP code runs that would notice a signal, so this is the virtual
- * machine's part: pcntl's asynchronous handlers run here. */
+ * machine's part: a time limit that a job left behind ends the worker, pcntl's asynchronous
+ * handlers run. */
 static void serve_signals(void)
 {
-    if (take_interrupt() && zend_interrupt_function != NULL) {
+    if (!take_interrupt()) {
+        return;
+    }
+    if (timed_out()) {
+        zend_timeout();
+    } else if (zend_interrupt_function != NULL) {
         zend_interrupt_function(EG(current_execute_data));
     }
 }
@@ -275,7 +290,7 @@ static int wait_record(struct co_record *ret_record)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_next, 0, 0, IS_ARRAY, 1)
 ZEND_END_ARG_INFO()
 
-PHP_FUNCTION(co_php_api_next)
+static PHP_FUNCTION(co_php_api_next)
 {
     struct co_record record;
     zend_array *array = NULL;
@@ -311,7 +326,7 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_begin, 0, 1, _IS_BOOL, 0)
 ZEND_ARG_TYPE_INFO(0, ticket, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
-PHP_FUNCTION(co_php_api_begin)
+static PHP_FUNCTION(co_php_api_begin)
 {
     zend_long ticket;
 
@@ -348,7 +363,7 @@ ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, error, IS_STRING, 0, "\'\'")
 ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, record, _IS_BOOL, 0, "false")
 ZEND_END_ARG_INFO()
 
-PHP_FUNCTION(co_php_api_end)
+static PHP_FUNCTION(co_php_api_end)
 {
     zend_long ticket;
     zend_long outcome;
@@ -399,7 +414,7 @@ ZEND_ARG_TYPE_INFO(0, ok, _IS_BOOL, 0)
 ZEND_ARG_TYPE_INFO(0, json, IS_STRING, 0)
 ZEND_END_ARG_INFO()
 
-PHP_FUNCTION(co_php_api_reply)
+static PHP_FUNCTION(co_php_api_reply)
 {
     zend_long ticket;
     bool good;
@@ -437,7 +452,7 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ready, 0, 0, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, json, IS_STRING, 0, "\'\'")
 ZEND_END_ARG_INFO()
 
-PHP_FUNCTION(co_php_api_ready)
+static PHP_FUNCTION(co_php_api_ready)
 {
     zend_string *json = NULL;
 
@@ -475,7 +490,7 @@ ZEND_ARG_TYPE_INFO(0, level, IS_STRING, 0)
 ZEND_ARG_TYPE_INFO(0, message, IS_STRING, 0)
 ZEND_END_ARG_INFO()
 
-PHP_FUNCTION(co_php_api_log)
+static PHP_FUNCTION(co_php_api_log)
 {
     zend_string *level;
     zend_string *message;
@@ -508,7 +523,7 @@ PHP_FUNCTION(co_php_api_log)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_config, 0, 0, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
 
-PHP_FUNCTION(co_php_api_config)
+static PHP_FUNCTION(co_php_api_config)
 {
     ZEND_PARSE_PARAMETERS_NONE();
     array_init(return_value);
@@ -523,7 +538,7 @@ PHP_FUNCTION(co_php_api_config)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_rss, 0, 0, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
-PHP_FUNCTION(co_php_api_rss)
+static PHP_FUNCTION(co_php_api_rss)
 {
     ZEND_PARSE_PARAMETERS_NONE();
     RETURN_LONG((zend_long)co_process_rss());
