@@ -1,4 +1,5 @@
 #include <assert.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -317,10 +318,28 @@ static int claim_one(struct co_db *db, struct co_turn *turn, struct co_turn_want
     return code < 0 ? code : claim_row(db, turn, want, job_id, bytes, row, err);
 }
 
+/* What the group has claimed so far; UINT32_MAX when a want of a lower rank left something. */
+static uint32_t group_claimed(const struct co_turn *turn, const struct co_turn_want *want)
+{
+    uint32_t claimed = 0;
+
+    for (const struct co_turn_want *other = turn->wants; other <= want; other++) {
+        if (other->group != want->group) {
+            continue;
+        }
+        if (other->rank < want->rank && other->ret_more) {
+            return UINT32_MAX;
+        }
+        claimed += other->ret_count;
+    }
+    return claimed;
+}
+
 static uint32_t room_for(const struct co_db *db, const struct co_turn *turn,
                          const struct co_turn_want *want)
 {
-    uint32_t room = want->count - want->ret_count;
+    uint32_t claimed = group_claimed(turn, want);
+    uint32_t room = want->count > claimed ? want->count - claimed : 0;
     uint32_t turn_room = CO_TURN_CLAIMS_MAX - turn->n_claims;
     uint32_t hold_room = CO_HOLDS_MAX - db->holds.n;
 

@@ -10,11 +10,11 @@ allow() {
     out=$(grep -rnE '^#include "' "$1" --include='*.[ch]' | grep -vE "#include \"($2)\"")
     [ -z "$out" ] || { echo "$out"; echo "^ $1/ may include only: $2"; bad=1; }
 }
-allow proto 'proto/[a-z_]+\.h'
-allow autoscale '(proto|autoscale)/[a-z_]+\.h'
-allow worker '(proto|worker)/[a-z_]+\.h'
-allow agent '(proto|autoscale|agent)/[a-z_]+\.h|worker/dispatch\.h'
-allow controller '(proto|autoscale|controller)/[a-z_]+\.h'
+allow proto 'proto/[a-z0-9_]+\.h'
+allow autoscale '(proto|autoscale)/[a-z0-9_]+\.h'
+allow worker '(proto|worker)/[a-z0-9_]+\.h'
+allow agent '(proto|autoscale|agent)/[a-z0-9_]+\.h|worker/dispatch\.h'
+allow controller '(proto|autoscale|controller)/[a-z0-9_]+\.h'
 
 # home HEADER FILES: the only files that may include a foreign library
 home() {
@@ -22,10 +22,10 @@ home() {
           grep -vE "^($2)$")
     [ -z "$out" ] || { echo "$out includes <$1>, which belongs to $2"; bad=1; }
 }
-home 'cyaml/' 'proto/[a-z_]*_yaml\.c'
+home 'c?yaml(/|\.h)' 'proto/[a-z_]*_yaml\.c'
 home 'jansson\.h' 'proto/[a-z_]*_json\.[ch]'
 home '(zmq|sodium)\.h' 'agent/[a-z_]*_zmq\.c|controller/client_zmq\.c'
-home 'sqlite3\.h' 'agent/[a-z_]*_sqlite\.c'
+home 'sqlite3\.h' 'agent/[a-z_]*_sqlite(_impl)?\.[ch]'
 home 'uv\.h' 'agent/[a-z_]*_uv\.[ch]'
 home '(hiredis|openssl)/' 'agent/[a-z_]*_redis\.c'
 home 'http_parser\.h' 'agent/http_parse\.[ch]'
