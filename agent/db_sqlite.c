@@ -1,41 +1,14 @@
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent/source_sqlite_impl.h"
-
-static const char side_tables[] =
-    "CREATE TABLE IF NOT EXISTS cohort_holds(job INTEGER NOT NULL, tbl TEXT NOT NULL,"
-    " agent TEXT NOT NULL, reserved_at INTEGER NOT NULL, begun INTEGER NOT NULL DEFAULT 0,"
-    " PRIMARY KEY(job, tbl)) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS cohort_agents(agent TEXT PRIMARY KEY, run_dir TEXT NOT NULL,"
-    " since INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS cohort_quarantine(id INTEGER PRIMARY KEY AUTOINCREMENT,"
-    " tbl TEXT NOT NULL, job INTEGER NOT NULL, queue, payload, reason TEXT NOT NULL,"
-    " since INTEGER NOT NULL, attempts, available_at, created_at);"
-    "CREATE TABLE IF NOT EXISTS cohort_losses(job INTEGER NOT NULL, tbl TEXT NOT NULL,"
-    " losses INTEGER NOT NULL, PRIMARY KEY(job, tbl)) WITHOUT ROWID;";
-
-/* Laravel's own layout, so that its worker and commands can be pointed at our file. */
-static const char plain_jobs[] =
-    "CREATE TABLE IF NOT EXISTS %T(\"id\" integer primary key autoincrement not null,"
-    " \"queue\" varchar not null, \"payload\" text not null, \"attempts\" integer not null,"
-    " \"reserved_at\" integer, \"available_at\" integer not null, \"created_at\" integer not null);"
-    "CREATE INDEX IF NOT EXISTS %I ON %T(\"queue\");"
-    "CREATE TABLE IF NOT EXISTS %F(\"id\" integer primary key autoincrement not null,"
-    " \"uuid\" varchar not null unique, \"connection\" text not null, \"queue\" text not null,"
-    " \"payload\" text not null, \"exception\" text not null,"
-    " \"failed_at\" datetime not null default CURRENT_TIMESTAMP);";
 
 /* %T: the table, %F: its failed table, %X: the application's own columns, %K: the same in the
  * quarantine, %U and %u: the failed table's uuid column and its value. */
@@ -175,7 +148,7 @@ int co_db_fail(struct co_db *db, struct co_err *err, const char *doing)
 
 /* ---- statements ---- */
 
-static const char *failed_table(const struct co_db_table *table)
+const char *co_db_failed_table(const struct co_db_table *table)
 {
     return table->config->failed_table[0] != '\0' ? table->config->failed_table : "failed_jobs";
 }
@@ -190,7 +163,7 @@ static void expand(sqlite3_str *sql, const struct co_db_table *table, char what)
         sqlite3_str_appendf(sql, "\"%w_queue_index\"", table->config->table);
         break;
     case 'F':
-        sqlite3_str_appendf(sql, "\"%w\"", failed_table(table));
+        sqlite3_str_appendf(sql, "\"%w\"", co_db_failed_table(table));
         break;
     case 'X':
         sqlite3_str_appendall(sql, table->extra);
@@ -205,12 +178,11 @@ static void expand(sqlite3_str *sql, const struct co_db_table *table, char what)
         sqlite3_str_appendall(sql, table->failed_uuid ? "?6, " : "");
         break;
     default:
-        assert(!"unknown mark in a statement");
+        abort(); /* No such mark. */
     }
 }
 
-/* malloc'd by SQLite; NULL when out of memory. */
-static char *fill_in(const struct co_db_table *table, const char *template)
+char *co_db_fill_in(const struct co_db_table *table, const char *template)
 {
     sqlite3_str *sql = sqlite3_str_new(NULL);
 
@@ -224,7 +196,7 @@ static char *fill_in(const struct co_db_table *table, const char *template)
     return sqlite3_str_finish(sql);
 }
 
-static sqlite3_stmt *prepare(struct co_db *db, const char *sql, struct co_err *err)
+sqlite3_stmt *co_db_compile(struct co_db *db, const char *sql, struct co_err *err)
 {
     sqlite3_stmt *stmt = NULL;
 
@@ -242,7 +214,7 @@ static sqlite3_stmt *prepare(struct co_db *db, const char *sql, struct co_err *e
 sqlite3_stmt *co_db_stmt(struct co_db *db, enum co_db_stmt stmt, struct co_err *err)
 {
     if (db->stmts[stmt] == NULL) {
-        db->stmts[stmt] = prepare(db, db_sql[stmt], err);
+        db->stmts[stmt] = co_db_compile(db, db_sql[stmt], err);
     } else {
         sqlite3_reset(db->stmts[stmt]);
     }
@@ -256,8 +228,8 @@ sqlite3_stmt *co_db_table_stmt(struct co_db *db, uint32_t table, enum co_db_tabl
 
     assert(table < db->config.n_tables);
     if (t->stmts[stmt] == NULL) {
-        char *sql = fill_in(t, table_sql[stmt]);
-        t->stmts[stmt] = prepare(db, sql, err);
+        char *sql = co_db_fill_in(t, table_sql[stmt]);
+        t->stmts[stmt] = co_db_compile(db, sql, err);
         sqlite3_free(sql);
     } else {
         sqlite3_reset(t->stmts[stmt]);
@@ -279,7 +251,7 @@ static void bind(sqlite3_stmt *stmt, const char *types, va_list args)
             sqlite3_bind_null(stmt, i + 1);
             break;
         default:
-            assert(!"unknown type to bind");
+            abort(); /* No such type. */
         }
     }
 }
@@ -351,208 +323,7 @@ int co_db_pragma(struct co_db *db, enum co_db_stmt stmt, int64_t *ret_value, str
     return 0;
 }
 
-/* ---- lock file ---- */
-
-void co_db_lock_path(const struct co_db *db, const char *agent, char *buf, size_t size)
-{
-    snprintf(buf, size, "%s-cohort-%s", db->path, agent);
-}
-
-static bool lock_stands(const struct co_db *db, const char *path)
-{
-    struct stat at, of;
-    return db->lock_fd >= 0 && strcmp(path, db->lock_path) == 0 && stat(path, &at) == 0 &&
-           fstat(db->lock_fd, &of) == 0 && at.st_ino == of.st_ino && at.st_dev == of.st_dev;
-}
-
-int co_db_lock(struct co_db *db, struct co_err *err)
-{
-    char path[sizeof db->lock_path];
-
-    co_db_lock_path(db, db->agent, path, sizeof path);
-    if (lock_stands(db, path)) {
-        return 0;
-    }
-    co_db_unlock(db, false);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        return co_err_sys(err, errno,
-                          "create lock file %.300s (the database's directory must be "
-                          "writable for user id %u, SQLite needs that as well)",
-                          path, (unsigned)geteuid());
-    }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        close(fd);
-        return co_err_set(err, CO_EBUSY,
-                          "lock %s: another process holds it; two agents cannot have "
-                          "one id",
-                          path);
-    }
-    snprintf(db->lock_path, sizeof db->lock_path, "%s", path);
-    db->lock_fd = fd;
-    return 0;
-}
-
-void co_db_unlock(struct co_db *db, bool remove)
-{
-    if (db->lock_fd < 0) {
-        return;
-    }
-    if (remove) {
-        unlink(db->lock_path);
-    }
-    close(db->lock_fd);
-    db->lock_fd = -1;
-}
-
-/* ---- schema ---- */
-
-static bool is_own_column(const char *name)
-{
-    static const char *const known[] = {"id",          "queue",        "payload",   "attempts",
-                                        "reserved_at", "available_at", "created_at"};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strcasecmp(name, known[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Count the columns of `name` that are in `wanted` (a list like ",id,queue,"), and hand all others
- * to the lists of extra ones when asked. */
-static int read_columns(struct co_db *db, const char *name, const char *wanted, int *ret_columns,
-                        int *ret_known, sqlite3_str *extra, sqlite3_str *kept, struct co_err *err)
-{
-    char *sql = sqlite3_mprintf("PRAGMA table_info(\"%w\")", name);
-    sqlite3_stmt *stmt = prepare(db, sql, err);
-    int code = stmt == NULL ? err->code : 1;
-
-    sqlite3_free(sql);
-    *ret_columns = *ret_known = 0;
-    while (code > 0 && (code = co_db_next(db, stmt, err)) > 0) {
-        const char *column = (const char *)sqlite3_column_text(stmt, 1);
-        char listed[CO_NAME_SIZE + 2];
-        ++*ret_columns;
-        snprintf(listed, sizeof listed, ",%.*s,", CO_NAME_SIZE - 1, column);
-        *ret_known += strcasestr(wanted, listed) != NULL;
-        if (extra != NULL && !is_own_column(column)) {
-            sqlite3_str_appendf(extra, ", \"%w\"", column);
-            sqlite3_str_appendf(kept, ", \"x_%w\"", column);
-        }
-    }
-    sqlite3_finalize(stmt);
-    return code;
-}
-
-static int fail_no_table(struct co_db *db, const struct co_db_table *table, struct co_err *err)
-{
-    return co_err_set(err, CO_ENOTFOUND,
-                      "the database %s has no table \"%s\": run \"php artisan "
-                      "queue:table && php artisan migrate\" (Laravel 8 to 10) or \"php artisan "
-                      "make:queue-table && php artisan migrate\" (11 and later)",
-                      db->path, table->config->table);
-}
-
-static void drop_table(struct co_db_table *table)
-{
-    for (int i = 0; i < CO_TABLE_STMTS; i++) {
-        sqlite3_finalize(table->stmts[i]);
-        table->stmts[i] = NULL;
-    }
-    sqlite3_free(table->extra);
-    sqlite3_free(table->extra_kept);
-    table->extra = table->extra_kept = NULL;
-    table->extra_ready = false;
-}
-
-static int detect_jobs(struct co_db *db, struct co_db_table *table, struct co_err *err)
-{
-    sqlite3_str *extra = sqlite3_str_new(NULL);
-    sqlite3_str *kept = sqlite3_str_new(NULL);
-    int columns, known;
-    int code = read_columns(db, table->config->table,
-                            ",id,queue,payload,attempts,reserved_at,available_at,created_at,",
-                            &columns, &known, extra, kept, err);
-    bool none = sqlite3_str_length(extra) == 0;
-
-    table->extra = sqlite3_str_finish(extra);
-    table->extra_kept = sqlite3_str_finish(kept);
-    if (none) { /* An empty sqlite3_str ends as NULL. */
-        table->extra = sqlite3_mprintf("");
-        table->extra_kept = sqlite3_mprintf("");
-    }
-    if (code < 0) {
-        return code;
-    }
-    if (table->extra == NULL || table->extra_kept == NULL) {
-        return co_err_set(err, CO_ENOMEM, "read the columns of %s: out of memory",
-                          table->config->table);
-    }
-    if (columns == 0) {
-        return fail_no_table(db, table, err);
-    }
-    return known == 7
-               ? 0
-               : co_err_set(err, CO_EUNSUPPORTED,
-                            "the table \"%s\" in %s is no Laravel queue table: it needs the "
-                            "columns id, queue, payload, attempts, reserved_at, available_at "
-                            "and created_at",
-                            table->config->table, db->path);
-}
-
-static int detect_failed(struct co_db *db, struct co_db_table *table, struct co_err *err)
-{
-    int columns, known, uuid;
-    int code =
-        read_columns(db, failed_table(table), ",connection,queue,payload,exception,failed_at,",
-                     &columns, &known, NULL, NULL, err);
-    if (code < 0) {
-        return code;
-    }
-    table->failed_exists = known == 5;
-    code = read_columns(db, failed_table(table), ",uuid,", &columns, &uuid, NULL, NULL, err);
-    table->failed_uuid = uuid == 1;
-    return code;
-}
-
-static int prepare_table(struct co_db *db, struct co_db_table *table, struct co_err *err)
-{
-    drop_table(table);
-    if (table->config->plain) {
-        char *sql = fill_in(table, plain_jobs);
-        int code = co_db_exec(db, sql, err);
-        sqlite3_free(sql);
-        if (code < 0) {
-            return code;
-        }
-    }
-    int code = detect_jobs(db, table, err);
-    return code < 0 ? code : detect_failed(db, table, err);
-}
-
-static int note_agent(struct co_db *db, struct co_err *err)
-{
-    return co_db_write(db, co_db_stmt(db, CO_STMT_AGENT_PUT, err), err, "tti", db->agent,
-                       db->config.run_dir, (int64_t)time(NULL));
-}
-
-int co_db_prepare(struct co_db *db, struct co_err *err)
-{
-    int code = 0;
-
-    for (uint32_t i = 0; i < db->config.n_tables && code >= 0; i++) {
-        code = prepare_table(db, &db->tables[i], err);
-    }
-    if (code < 0 || (code = co_db_exec(db, side_tables, err)) < 0 ||
-        (code = note_agent(db, err)) < 0 || (code = co_settle_heal(db, err)) < 0) {
-        return code;
-    }
-    co_claim_forget(db);
-    return co_db_pragma(db, CO_STMT_SCHEMA_VERSION, &db->schema_version, err);
-}
-
-/* ---- open ---- */
+/* ---- begin and end ---- */
 
 void co_db_init(struct co_db *db, const struct co_sqlite_config *config)
 {
@@ -566,171 +337,22 @@ void co_db_init(struct co_db *db, const struct co_sqlite_config *config)
     co_holds_init(&db->holds);
 }
 
-static bool may_create(const struct co_db *db)
+void co_db_forget_table(struct co_db_table *table)
 {
-    for (uint32_t i = 0; i < db->config.n_tables; i++) {
-        if (!db->config.tables[i].plain) {
-            return false;
-        }
+    for (int i = 0; i < CO_TABLE_STMTS; i++) {
+        sqlite3_finalize(table->stmts[i]);
+        table->stmts[i] = NULL;
     }
-    return db->config.n_tables > 0;
-}
-
-/* The directory's real name, for a file that does not exist yet. */
-static int resolve_new(struct co_db *db, struct co_err *err)
-{
-    const char *slash = strrchr(db->config.path, '/');
-    const char *name = slash == NULL ? db->config.path : slash + 1;
-    char dir[CO_PATH_SIZE];
-
-    snprintf(dir, sizeof dir, "%.*s", slash == NULL ? 1 : (int)(slash - db->config.path) + 1,
-             slash == NULL ? "." : db->config.path);
-    char *real = realpath(dir, NULL);
-    if (real == NULL) {
-        return co_err_sys(err, errno, "create the database %.300s", db->config.path);
-    }
-    int n = snprintf(db->path, sizeof db->path, "%s/%s", real, name);
-    free(real);
-    return n < (int)sizeof db->path
-               ? 0
-               : co_err_set(err, CO_ECONFIG, "the database path %.300s is too long", dir);
-}
-
-static int resolve(struct co_db *db, struct co_err *err)
-{
-    struct stat st;
-    const char *path = db->config.path;
-
-    if (stat(path, &st) != 0) {
-        if (errno == ENOENT && may_create(db)) {
-            return resolve_new(db, err);
-        }
-        if (errno == ENOENT) {
-            return co_err_set(err, CO_ENOTFOUND,
-                              "the database file %s does not exist: create it "
-                              "(\"touch\" it and run \"php artisan migrate\"), or correct the "
-                              "connection's database path (a relative one is the application's)",
-                              path);
-        }
-        return co_err_sys(err, errno, "open the database %.300s", path);
-    }
-    if (!S_ISREG(st.st_mode)) {
-        return co_err_set(err, CO_ESOURCE, "the database %s is no regular file", path);
-    }
-    if (eaccess(path, R_OK | W_OK) != 0) {
-        return co_err_sys(err, errno,
-                          "open the database %.300s for reading and writing (make it "
-                          "and its directory writable for user id %u)",
-                          path, (unsigned)geteuid());
-    }
-    char *real = realpath(path, NULL);
-    if (real == NULL || strlen(real) >= sizeof db->path) {
-        int sys = real == NULL ? errno : ENAMETOOLONG;
-        free(real);
-        return co_err_sys(err, sys, "open the database %.300s", path);
-    }
-    snprintf(db->path, sizeof db->path, "%s", real);
-    free(real);
-    return 0;
-}
-
-static int set_up(struct co_db *db, struct co_err *err)
-{
-    static const char *const modes[] = {"off", "normal", "full", "extra", "0", "1", "2", "3"};
-
-    sqlite3_busy_timeout(db->sql, (int)db->config.busy_timeout_ms);
-    int code = co_db_exec(db, "PRAGMA cache_size=-1024", err);
-    for (size_t i = 0; code == 0 && i < sizeof modes / sizeof modes[0]; i++) {
-        if (strcasecmp(db->config.synchronous, modes[i]) == 0) {
-            char *sql = sqlite3_mprintf("PRAGMA synchronous=%s", modes[i]);
-            code = co_db_exec(db, sql, err);
-            sqlite3_free(sql);
-        }
-    }
-    return code;
-}
-
-/* A file of our own starts in WAL; an application's stays as the application set it. */
-static int make_wal(struct co_db *db, struct co_err *err)
-{
-    struct stat st;
-    if (!may_create(db) || stat(db->path, &st) != 0 || st.st_size > 0) {
-        return 0;
-    }
-    return co_db_exec(db, "PRAGMA journal_mode=WAL", err);
-}
-
-static int open_prepare(struct co_db *db, struct co_err *err)
-{
-    int code = co_db_write(db, co_db_stmt(db, CO_STMT_BEGIN, err), err, "");
-
-    if (code < 0 || (code = co_db_prepare(db, err)) < 0 ||
-        (code = co_db_write(db, co_db_stmt(db, CO_STMT_COMMIT, err), err, "")) < 0) {
-        return code;
-    }
-    return co_db_pragma(db, CO_STMT_DATA_VERSION, &db->data_version, err);
-}
-
-static int open_file(struct co_db *db, struct co_err *err)
-{
-    int flags =
-        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (may_create(db) ? SQLITE_OPEN_CREATE : 0);
-    struct stat st;
-    int code;
-
-    if (sqlite3_open_v2(db->path, &db->sql, flags, NULL) != SQLITE_OK) {
-        return co_db_fail(db, err, "open the database");
-    }
-    if ((code = set_up(db, err)) < 0 || (code = make_wal(db, err)) < 0) {
-        return code;
-    }
-    if (sqlite3_db_readonly(db->sql, "main") == 1) {
-        return co_err_set(err, CO_ESOURCE,
-                          "the database %s can only be read; make it writable for "
-                          "user id %u",
-                          db->path, (unsigned)geteuid());
-    }
-    if ((code = co_db_lock(db, err)) < 0 || (code = open_prepare(db, err)) < 0) {
-        return code;
-    }
-    if (stat(db->path, &st) != 0) {
-        return co_err_sys(err, errno, "open the database %.300s", db->path);
-    }
-    db->dev = st.st_dev;
-    db->ino = st.st_ino;
-    return 0;
-}
-
-int co_db_open(struct co_db *db, struct co_err *err)
-{
-    struct stat st;
-    int code;
-
-    if (db->sql != NULL) {
-        if (stat(db->config.path, &st) == 0 && st.st_ino == db->ino && st.st_dev == db->dev) {
-            return 0;
-        }
-        co_db_close(db);
-    }
-    bool locked = db->lock_fd >= 0;
-    code = resolve(db, err);
-    if (code == 0) {
-        db->reopened = true;
-        code = open_file(db, err);
-    }
-    if (code < 0) {
-        co_db_close(db);
-        if (!locked) {
-            co_db_unlock(db, true);
-        }
-    }
-    return code;
+    sqlite3_free(table->extra);
+    sqlite3_free(table->extra_kept);
+    table->extra = table->extra_kept = NULL;
+    table->extra_ready = false;
 }
 
 void co_db_close(struct co_db *db)
 {
     for (uint32_t i = 0; i < db->config.n_tables; i++) {
-        drop_table(&db->tables[i]);
+        co_db_forget_table(&db->tables[i]);
     }
     for (int i = 0; i < CO_DB_STMTS; i++) {
         sqlite3_finalize(db->stmts[i]);

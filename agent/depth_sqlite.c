@@ -1,3 +1,4 @@
+#include <sqlite3.h>
 #include <string.h>
 
 #include "agent/source_sqlite_impl.h"

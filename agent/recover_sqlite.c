@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static bool is_dead(const struct co_db *db, const char *agent, int *ret_fd)
 {
     char path[sizeof db->lock_path];
 
-    co_db_lock_path(db, agent, path, sizeof path);
+    co_lock_path(db, agent, path, sizeof path);
     *ret_fd = -1;
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) {
@@ -69,7 +70,7 @@ void co_recover_done(struct co_db *db, struct co_deads *deads, bool committed)
             continue;
         }
         if (committed && deads->list[i].finished) {
-            co_db_lock_path(db, deads->list[i].agent, path, sizeof path);
+            co_lock_path(db, deads->list[i].agent, path, sizeof path);
             unlink(path);
         }
         close(deads->list[i].fd);

@@ -1,3 +1,4 @@
+#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -58,7 +59,7 @@ static int look(struct co_db *db, struct co_turn *turn, bool *ret_write, struct 
     int code = look_around(db, turn, ret_write, err);
 
     if (code == 0 && !*ret_write && turn->foreign_change) {
-        code = co_settle_check(db, ret_write, err);
+        code = co_hold_check(db, ret_write, err);
     }
     if (code == 0 && !*ret_write) {
         code = co_claim_look(db, turn, ret_write, err);
@@ -72,7 +73,7 @@ static int work(struct co_db *db, struct co_turn *turn, struct co_deads *deads, 
     int code = look_around(db, turn, &schema, err);
 
     if (code == 0 && schema) {
-        code = co_db_prepare(db, err);
+        code = co_schema_prepare(db, err);
     }
     if (code == 0 && turn->foreign_change) {
         sqlite3_stmt *any = co_db_stmt(db, CO_STMT_LOSS_ANY, err);
@@ -87,19 +88,19 @@ static int work(struct co_db *db, struct co_turn *turn, struct co_deads *deads, 
         code = co_recover_apply(db, deads, turn, err);
     }
     if (code < 0 || (code = co_settle_all(db, turn, err)) < 0 ||
-        (code = co_settle_starts(db, turn, err)) < 0) {
+        (code = co_hold_starts(db, turn, err)) < 0) {
         return code;
     }
     if (turn->foreign_change) {
-        code = co_settle_verify(db, turn, err);
+        code = co_hold_verify(db, turn, err);
     }
     if (code >= 0 && turn->heartbeat) {
-        code = co_settle_beat(db, turn, err);
+        code = co_hold_beat(db, turn, err);
     }
     if (code >= 0) {
         code = co_claim_take(db, turn, err);
     }
-    return code >= 0 && turn->bye ? co_settle_bye(db, err) : code;
+    return code >= 0 && turn->bye ? co_hold_bye(db, err) : code;
 }
 
 static int transact(struct co_db *db, struct co_turn *turn, struct co_deads *deads,
@@ -138,7 +139,7 @@ static int run(struct co_db *db, struct co_turn *turn, struct co_deads *deads)
                  (turn->heartbeat && db->holds.n > 0);
     int code = 0;
 
-    if (turn->heartbeat && (code = co_db_lock(db, err)) < 0) {
+    if (turn->heartbeat && (code = co_lock_take(db, err)) < 0) {
         return code;
     }
     if (turn->recover) {
@@ -171,7 +172,7 @@ void co_run_turn(struct co_db *db, struct co_turn *turn)
 
     undo_results(turn);
     db->now = time(NULL);
-    int code = co_db_open(db, &turn->err);
+    int code = co_open_file(db, &turn->err);
     if (code == 0) {
         code = run(db, turn, &deads);
         co_recover_done(db, &deads, code == 0);
@@ -186,7 +187,7 @@ void co_run_turn(struct co_db *db, struct co_turn *turn)
     }
     if (code == 0 && turn->bye) {
         co_db_close(db);
-        co_db_unlock(db, true);
+        co_lock_drop(db, true);
     }
     turn->code = code;
     turn->total_held = db->holds.n;

@@ -45,7 +45,7 @@ static void *run(void *arg)
         }
     }
     co_db_close(&sqlite->db);
-    co_db_unlock(&sqlite->db, false);
+    co_lock_drop(&sqlite->db, false);
     return NULL;
 }
 

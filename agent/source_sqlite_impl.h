@@ -3,9 +3,11 @@
  *
  *     source_sqlite.c      the thread and its two queues
  *     run_sqlite.c         one turn: what needs a transaction, its order, undoing it
- *     db_sqlite.c          open, schema, statements, errors in words, the lock file
+ *     db_sqlite.c          statements, errors in words
+ *     open_sqlite.c        finding and opening the file, lock_sqlite.c, schema_sqlite.c
  *     claim_sqlite.c       looking for jobs, claiming, quarantine
- *     settle_sqlite.c      outcomes, starts, heartbeats, checking what we hold
+ *     settle_sqlite.c      outcomes
+ *     hold_sqlite.c        starts, heartbeats, checking and giving back what we hold
  *     recover_sqlite.c     what dead agents left
  *     depth_sqlite.c       how much lies in each queue
  *     quarantine_sqlite.c  list, retry, forget */
@@ -13,11 +15,14 @@
 #ifndef CO_AGENT_SOURCE_SQLITE_IMPL_H
 #define CO_AGENT_SOURCE_SQLITE_IMPL_H
 
-#include <sqlite3.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "agent/holds.h"
 #include "agent/source_sqlite.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
 
 #define CO_DB_AGENT_SIZE 17
 #define CO_DB_QUEUES_MAX 128
@@ -72,7 +77,7 @@ struct co_db_table {
     bool extra_ready; /* The quarantine has them. */
     bool failed_exists;
     bool failed_uuid; /* The failed table has a uuid column (Laravel >= 8). */
-    sqlite3_stmt *stmts[CO_TABLE_STMTS];
+    struct sqlite3_stmt *stmts[CO_TABLE_STMTS];
 };
 
 /* How far a queue has been looked through. Below `floor` nothing can be claimed before `due`,
@@ -96,8 +101,8 @@ struct co_db {
     int lock_fd;
     dev_t dev;
     ino_t ino;
-    sqlite3 *sql;
-    sqlite3_stmt *stmts[CO_DB_STMTS];
+    struct sqlite3 *sql;
+    struct sqlite3_stmt *stmts[CO_DB_STMTS];
     struct co_db_table tables[CO_SQLITE_TABLES_MAX];
     int64_t data_version; /* As of the last good turn. */
     int64_t seen_version; /* As of this turn. */
@@ -119,36 +124,52 @@ struct co_db {
 
 void co_db_init(struct co_db *db, const struct co_sqlite_config *config);
 
-/* Open and prepare the file, or notice that another lies in its place. Errors: CO_ENOTFOUND,
- * CO_EAGAIN, CO_EIO, CO_ESOURCE, CO_EUNSUPPORTED. */
-int co_db_open(struct co_db *db, struct co_err *err);
 void co_db_close(struct co_db *db);
-
-/* Make sure our lock file is there and locked. */
-int co_db_lock(struct co_db *db, struct co_err *err);
-void co_db_unlock(struct co_db *db, bool remove);
-void co_db_lock_path(const struct co_db *db, const char *agent, char *buf, size_t size);
-
-/* The schema changed: look at the columns again and make what is missing. In a transaction. */
-int co_db_prepare(struct co_db *db, struct co_err *err);
-int co_db_pragma(struct co_db *db, enum co_db_stmt stmt, int64_t *ret_value, struct co_err *err);
+void co_db_forget_table(struct co_db_table *table); /* Its statements and columns. */
+const char *co_db_failed_table(const struct co_db_table *table);
 
 /* Turn the connection's last error into words. */
 int co_db_fail(struct co_db *db, struct co_err *err, const char *doing);
 
+/* Fill in a statement's marks; SQLite's memory, NULL when out of memory. Compile one. */
+char *co_db_fill_in(const struct co_db_table *table, const char *template);
+struct sqlite3_stmt *co_db_compile(struct co_db *db, const char *sql, struct co_err *err);
+int co_db_pragma(struct co_db *db, enum co_db_stmt stmt, int64_t *ret_value, struct co_err *err);
+
 /* A cached statement, reset; NULL with err when it cannot be prepared. */
-sqlite3_stmt *co_db_stmt(struct co_db *db, enum co_db_stmt stmt, struct co_err *err);
-sqlite3_stmt *co_db_table_stmt(struct co_db *db, uint32_t table, enum co_db_table_stmt stmt,
-                               struct co_err *err);
+struct sqlite3_stmt *co_db_stmt(struct co_db *db, enum co_db_stmt stmt, struct co_err *err);
+struct sqlite3_stmt *co_db_table_stmt(struct co_db *db, uint32_t table, enum co_db_table_stmt stmt,
+                                      struct co_err *err);
 
 /* Bind by letter (i: int64_t, t: const char *, n: null; borrowed until the statement has run) and
  * step: 1 with a row (reset it when read), 0 without, negative on error. */
-int co_db_step(struct co_db *db, sqlite3_stmt *stmt, struct co_err *err, const char *types, ...);
-int co_db_next(struct co_db *db, sqlite3_stmt *stmt, struct co_err *err);
+int co_db_step(struct co_db *db, struct sqlite3_stmt *stmt, struct co_err *err, const char *types,
+               ...);
+int co_db_next(struct co_db *db, struct sqlite3_stmt *stmt, struct co_err *err);
 /* Bind, run to the end, and return how many rows it changed. */
-int co_db_write(struct co_db *db, sqlite3_stmt *stmt, struct co_err *err, const char *types, ...);
+int co_db_write(struct co_db *db, struct sqlite3_stmt *stmt, struct co_err *err, const char *types,
+                ...);
 int co_db_exec(struct co_db *db, const char *sql, struct co_err *err);
 uint64_t co_db_clock_us(void);
+
+/* ---- lock_sqlite.c ---- */
+
+/* Make sure our lock file is there and locked. Errors: CO_EIO, CO_EBUSY. */
+int co_lock_take(struct co_db *db, struct co_err *err);
+void co_lock_drop(struct co_db *db, bool remove);
+void co_lock_path(const struct co_db *db, const char *agent, char *buf, size_t size);
+
+/* ---- schema_sqlite.c ---- */
+
+/* Look at the columns and make what is missing. In a transaction.
+ * Errors: CO_ENOTFOUND, CO_EUNSUPPORTED, CO_ESOURCE. */
+int co_schema_prepare(struct co_db *db, struct co_err *err);
+
+/* ---- open_sqlite.c ---- */
+
+/* Open and prepare the file, or notice that another lies in its place. Errors: CO_ENOTFOUND,
+ * CO_EAGAIN, CO_EIO, CO_ESOURCE, CO_EUNSUPPORTED. */
+int co_open_file(struct co_db *db, struct co_err *err);
 
 /* ---- run_sqlite.c ---- */
 
@@ -185,18 +206,24 @@ struct co_settle {
 int co_settle_apply(struct co_db *db, const struct co_settle *settle, bool *ret_applied,
                     struct co_err *err);
 int co_settle_all(struct co_db *db, struct co_turn *turn, struct co_err *err);
-int co_settle_starts(struct co_db *db, struct co_turn *turn, struct co_err *err);
-/* Is what we hold and did not begin still ours? Reads only. */
-int co_settle_check(struct co_db *db, bool *ret_gone, struct co_err *err);
-/* Tell the turn what is gone and let go of it. */
-int co_settle_verify(struct co_db *db, struct co_turn *turn, struct co_err *err);
-int co_settle_beat(struct co_db *db, struct co_turn *turn, struct co_err *err);
-int co_settle_bye(struct co_db *db, struct co_err *err);
-/* Put our rows back into a cohort_holds that lost them, where the job is still ours. */
-int co_settle_heal(struct co_db *db, struct co_err *err);
 
 /* What becomes of a job whose agent died under it. */
 void co_settle_lost(const struct co_db *db, struct co_settle *settle);
+
+/* ---- hold_sqlite.c ---- */
+
+/* Does the row still carry this fence? 1, 0, or negative. */
+int co_hold_fence(struct co_db *db, uint32_t table, int64_t job_id, int64_t reserved_at,
+                  struct co_err *err);
+int co_hold_starts(struct co_db *db, struct co_turn *turn, struct co_err *err);
+/* Is what we hold and did not begin still ours? Reads only. */
+int co_hold_check(struct co_db *db, bool *ret_gone, struct co_err *err);
+/* Tell the turn what is gone and let go of it. */
+int co_hold_verify(struct co_db *db, struct co_turn *turn, struct co_err *err);
+int co_hold_beat(struct co_db *db, struct co_turn *turn, struct co_err *err);
+int co_hold_bye(struct co_db *db, struct co_err *err);
+/* Put our rows back into a cohort_holds that lost them, where the job is still ours. */
+int co_hold_heal(struct co_db *db, struct co_err *err);
 
 /* ---- recover_sqlite.c ---- */
 
