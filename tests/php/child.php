@@ -35,6 +35,9 @@ Wire::$prepare = static function (array $message): array {
         $queue = app('queue')->connection('database');
         $create = fn (): string => $this->createPayload($job, 'default');
         $message['payload'] = Closure::bind($create, $queue, $queue::class)();
+        if (isset($message['uuid'])) {
+            $message['payload'] = json_encode(['uuid' => $message['uuid']] + json_decode($message['payload'], true));
+        }
         unset($message['job']);
     }
     return $message;

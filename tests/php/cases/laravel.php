@@ -175,6 +175,20 @@ $story('a batch counts although another worker was in the way', static function 
     same([2, 4], [count($app->rows('select * from probe')), $app->rows('select pending_jobs from job_batches')[0]['pending_jobs']]);
 });
 
+$story('a retried job that fails again has one record, the new one', static function (Bench $app) use ($act): void {
+    foreach (['throw' => 'told to', 'fail_retried' => 'again'] as $what => $why) {
+        $app->database()->exec('delete from failed_jobs');
+        $app->database()->exec("insert into failed_jobs (uuid, exception) values ('u-1', 'old')");
+        $trace = $app->run([$act($what, null, [], ['uuid' => 'u-1'])]);
+        same([[3, 0]], $trace->outcomes(), $trace->output);
+        same('', $trace->logged());
+        same($what === 'throw' ? 0 : 1, count($trace->all('forgotten')));
+        [$row] = $app->rows('select * from failed_jobs');
+        same('u-1', $row['uuid']);
+        contains($why, $row['exception']);
+    }
+});
+
 $story('scoped bindings live for one job', static function (Bench $app) use ($act): void {
     $ids = $app->run([$act('scoped'), $act('scoped')])->names('scoped');
     same(2, count(array_unique($ids)));

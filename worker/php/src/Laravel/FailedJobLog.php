@@ -18,6 +18,9 @@ use function Cohort\Worker\log;
  */
 final class FailedJobLog
 {
+    private const PATIENCE_NS = 1_000_000_000;
+    private const PAUSE_US = 2_000;
+
     private static ?self $registered = null;
 
     private ?JobFailed $unsure = null;
@@ -54,7 +57,7 @@ final class FailedJobLog
             return;
         }
         $this->unsure = null;
-        if ($this->app->make('queue.failer')->find($this->unsureId) === null) {
+        if ($this->failer()->find($this->unsureId) === null) {
             $this->write($event);
         }
     }
@@ -62,12 +65,7 @@ final class FailedJobLog
     private function write(JobFailed $event): mixed
     {
         try {
-            return $this->app->make('queue.failer')->log(
-                $event->connectionName,
-                $event->job->getQueue(),
-                $event->job->getRawBody(),
-                $event->exception,
-            );
+            return $this->writeOrReplace($event);
         } catch (\Throwable $error) {
             log('error', sprintf(
                 'failed job %s of queue %s could not be recorded: %s',
@@ -77,5 +75,50 @@ final class FailedJobLog
             ));
             throw $error;
         }
+    }
+
+    /**
+     * `queue:retry` pushes a job before it forgets its old record, and the job may fail again in
+     * between: then wait for that, because forgetting goes by UUID and would take the new record.
+     */
+    private function writeOrReplace(JobFailed $event): mixed
+    {
+        $until = hrtime(true) + self::PATIENCE_NS;
+        while (true) {
+            try {
+                return $this->log($event);
+            } catch (\Throwable $error) {
+                if (!$this->isRecorded($event)) {
+                    throw $error;
+                }
+            }
+            // In a transaction waiting would keep others from the database: the retry among them.
+            if (hrtime(true) >= $until || Connections::inTransaction($this->app)) {
+                $this->failer()->forget($event->job->uuid());
+                return $this->log($event);
+            }
+            usleep(self::PAUSE_US);
+        }
+    }
+
+    private function isRecorded(JobFailed $event): bool
+    {
+        $uuid = $event->job->uuid();
+        return $uuid !== null && $this->failer()->find($uuid) !== null;
+    }
+
+    private function log(JobFailed $event): mixed
+    {
+        return $this->failer()->log(
+            $event->connectionName,
+            $event->job->getQueue(),
+            $event->job->getRawBody(),
+            $event->exception,
+        );
+    }
+
+    private function failer(): object
+    {
+        return $this->app->make('queue.failer');
     }
 }
