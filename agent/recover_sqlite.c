@@ -234,7 +234,9 @@ static int settle_wires(const struct corpse *corpse, struct co_err *err)
     snprintf(pattern, sizeof pattern, "%s/*/w[0-9]*", corpse->dead->run_dir);
     if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
         for (size_t i = 0; i < found.gl_pathc && code >= 0; i++) {
-            if (read_wire(corpse, found.gl_pathv[i])) {
+            const char *name = strrchr(found.gl_pathv[i], '/');
+            /* With a dot it is a long payload's overflow file. */
+            if (strchr(name, '.') == NULL && read_wire(corpse, found.gl_pathv[i])) {
                 code = settle_wire(corpse, err);
             }
         }

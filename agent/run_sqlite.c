@@ -52,17 +52,23 @@ static int look_around(struct co_db *db, struct co_turn *turn, bool *ret_schema,
     return code;
 }
 
-/* Reads only: is there anything to write? The write lock is everybody's, so it is not taken to
- * find out that there is nothing to do. */
-static int look(struct co_db *db, struct co_turn *turn, bool *ret_write, struct co_err *err)
+/* Reads only: is there anything to write? The write lock is everybody's, so it is not taken to find
+ * out that there is nothing to do, and passing many delayed rows happens without it. */
+static int look(struct co_db *db, struct co_turn *turn, bool *write, struct co_err *err)
 {
-    int code = look_around(db, turn, ret_write, err);
+    bool schema, more = false;
+    int code = look_around(db, turn, &schema, err);
 
-    if (code == 0 && !*ret_write && turn->foreign_change) {
-        code = co_hold_check(db, ret_write, err);
+    if (code < 0 || schema) {
+        *write = true;
+        return code;
     }
-    if (code == 0 && !*ret_write) {
-        code = co_claim_look(db, turn, ret_write, err);
+    if (!*write && turn->foreign_change) {
+        code = co_hold_check(db, write, err);
+    }
+    if (code == 0) {
+        code = co_claim_look(db, turn, &more, err);
+        *write |= more;
     }
     return code;
 }
@@ -146,7 +152,7 @@ static int run(struct co_db *db, struct co_turn *turn, struct co_deads *deads)
         code = co_recover_look(db, deads, err);
         write |= deads->n > 0;
     }
-    if (code >= 0 && !write) {
+    if (code >= 0 && (!write || turn->n_wants > 0)) {
         code = look(db, turn, &write, err);
     }
     if (code >= 0 && write) {

@@ -1,5 +1,6 @@
 #include <sqlite3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -141,10 +142,14 @@ static int prepare_table(struct co_db *db, struct co_db_table *table, struct co_
     return code < 0 ? code : detect_failed(db, table, err);
 }
 
+/* A successor may run elsewhere: the directory is noted by its full name. */
 static int note_agent(struct co_db *db, struct co_err *err)
 {
-    return co_db_write(db, co_db_stmt(db, CO_STMT_AGENT_PUT, err), err, "tti", db->agent,
-                       db->config.run_dir, (int64_t)time(NULL));
+    char *real = realpath(db->config.run_dir, NULL);
+    int code = co_db_write(db, co_db_stmt(db, CO_STMT_AGENT_PUT, err), err, "tti", db->agent,
+                           real != NULL ? real : db->config.run_dir, (int64_t)time(NULL));
+    free(real);
+    return code;
 }
 
 int co_schema_prepare(struct co_db *db, struct co_err *err)
