@@ -1,6 +1,7 @@
 #include "agent/tickets.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "proto/err.h"
@@ -62,7 +63,7 @@ int co_tickets_add_queue(struct co_tickets *tickets, const char *name, uint32_t 
     }
     queue = &tickets->queues[tickets->n_queues];
     *queue = (struct co_queue){.pool = pool, .source = source, .table = table, .rank = rank};
-    strncpy(queue->name, name, sizeof queue->name - 1);
+    snprintf(queue->name, sizeof queue->name, "%s", name);
     return (int)tickets->n_queues++;
 }
 
