@@ -108,6 +108,12 @@ char *co_cli_json_pretty(const char *data)
     return finish(object);
 }
 
+char *co_cli_json_error(const char *code, const char *message)
+{
+    return finish(
+        json_pack("{s:o,s:o}", "code", co_text_json(code), "error", co_text_json(message)));
+}
+
 char *co_cli_json_workers(const char *status)
 {
     JSON view = read_text(status);

@@ -30,6 +30,8 @@ void co_cli_json_answer_done(struct co_cli_answer *answer);
 /* ---- what --json prints: indented, and always with "schema" ---- */
 
 char *co_cli_json_pretty(const char *data);
+/* {"schema","code","error"} */
+char *co_cli_json_error(const char *code, const char *message);
 /* From the status: {"schema","workers":[{"pool",…}]} and {"schema","queues":[…],"sources":[…]}. */
 char *co_cli_json_workers(const char *status);
 char *co_cli_json_queues(const char *status);

@@ -1,0 +1,154 @@
+#include "controller/ask_os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "controller/client_zmq.h"
+#include "controller/table.h"
+#include "proto/control.h"
+
+static void free_text(char **text)
+{
+    free(*text);
+}
+
+static co_ms now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (co_ms)now.tv_sec * 1000 + (co_ms)now.tv_nsec / 1000000;
+}
+
+/* Answers to questions of a predecessor with our name cannot come, but strangers' may. */
+static int await(struct co_client *client, const char *id, co_ms timeout,
+                 struct co_cli_answer *ret_answer, struct co_err *err)
+{
+    co_ms end = now_ms() + timeout;
+
+    for (;;) {
+        __attribute__((cleanup(free_text))) char *json = NULL;
+        struct co_cli_answer answer = {0};
+        co_ms now = now_ms();
+        size_t size;
+        int code = co_client_recv(client, now < end ? end - now : 0, &json, &size, err);
+
+        if (code == 0) {
+            code = co_cli_json_answer(json, size, &answer, err);
+        }
+        if (code < 0) {
+            return code;
+        }
+        if (strcmp(answer.id, id) == 0 || (!answer.ok && answer.id[0] == '\0')) {
+            *ret_answer = answer;
+            return 0;
+        }
+        co_cli_json_answer_done(&answer);
+    }
+}
+
+static int exchange(const struct co_cli *cli, const char *op, const char *args,
+                    struct co_cli_answer *ret_answer, struct co_err *err)
+{
+    __attribute__((cleanup(co_client_free))) struct co_client *client = NULL;
+    __attribute__((cleanup(free_text))) char *request = NULL;
+    char id[40];
+    int code = co_client_open(cli->control, &client, err);
+
+    if (code < 0) {
+        return code;
+    }
+    snprintf(id, sizeof id, "%d-%llu", (int)getpid(), (unsigned long long)now_ms());
+    request = co_control_request_write(id, op, args);
+    if (request == NULL) {
+        return co_err_set(err, CO_ENOMEM, "out of memory");
+    }
+    code = co_client_send(client, request, err);
+    return code < 0 ? code : await(client, id, cli->timeout, ret_answer, err);
+}
+
+int co_ask(const struct co_cli *cli, const char *op, const char *args, char **ret_data,
+           struct co_err *err)
+{
+    struct co_cli_answer answer;
+    int code = exchange(cli, op, args, &answer, err);
+
+    if (code < 0) {
+        return code;
+    }
+    if (answer.ok) {
+        *ret_data = answer.data;
+        return 0;
+    }
+    code = strcmp(answer.code, "not_found") == 0 ? CO_ENOTFOUND
+           : strcmp(answer.code, "version") == 0 ? CO_EVERSION
+                                                 : CO_EAPP;
+    co_err_set(err, code, "%s", answer.error);
+    co_cli_json_answer_done(&answer);
+    return code;
+}
+
+int co_ask_view(const struct co_cli *cli, bool workers, const struct co_view **ret_view,
+                struct co_err *err)
+{
+    static struct co_view view; /* Some megabytes. */
+    char *data;
+    int code =
+        co_ask(cli, "status", workers ? "{\"workers\":true}" : "{\"workers\":false}", &data, err);
+
+    if (code < 0) {
+        return code;
+    }
+    memset(&view, 0, sizeof view);
+    code = co_view_from_json(data, strlen(data), &view, err);
+    free(data);
+    if (code == 0) {
+        *ret_view = &view;
+    }
+    return code;
+}
+
+int co_ask_fail(const struct co_cli *cli, const struct co_err *err)
+{
+    if (cli->json) {
+        char *json = co_cli_json_error(co_err_text(err->code), err->msg);
+        puts(json != NULL ? json : "{}");
+        free(json);
+    }
+    fprintf(stderr, "cohort: %s\n", err->msg);
+    return err->code == CO_EUNREACHABLE ? CO_EXIT_UNREACHABLE
+           : err->code == CO_EUSAGE     ? CO_EXIT_USAGE
+                                        : CO_EXIT_FAILED;
+}
+
+int co_ask_print(char *json)
+{
+    if (json == NULL) {
+        fputs("cohort: out of memory\n", stderr);
+        return CO_EXIT_FAILED;
+    }
+    puts(json);
+    free(json);
+    return CO_EXIT_OK;
+}
+
+int co_ask_page(const struct co_cli *cli, const struct co_view *view,
+                void (*page)(struct co_text *text, const struct co_view *view))
+{
+    struct co_text text = {.color = cli->color};
+
+    page(&text, view);
+    text.size = text.len + 1;
+    text.buf = malloc(text.size);
+    if (text.buf == NULL) {
+        fputs("cohort: out of memory\n", stderr);
+        return CO_EXIT_FAILED;
+    }
+    text.len = 0;
+    page(&text, view);
+    fwrite(text.buf, 1, text.len, stdout);
+    free(text.buf);
+    return CO_EXIT_OK;
+}

@@ -1,0 +1,56 @@
+/* What every command gets: the options as read, and how to end. */
+
+#ifndef CO_CONTROLLER_CLI_H
+#define CO_CONTROLLER_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/config.h"
+#include "proto/time.h"
+
+#define CO_EXIT_OK 0
+#define CO_EXIT_FAILED 1
+#define CO_EXIT_USAGE 2
+#define CO_EXIT_UNREACHABLE 69
+
+struct co_cli {
+    char control[CO_PATH_SIZE]; /* The agent's socket. */
+    co_ms timeout;
+    bool json;
+    bool color;
+    bool terminal; /* Standard output is one. */
+
+    /* Options of single commands. */
+    bool watch;
+    bool wait;
+    bool all;
+    bool quarantined;
+    uint64_t limit;
+    const char *connection;
+    const char *worker_bin;
+    const char *php;
+
+    /* What is left, and the command it belongs to ("failed retry"). */
+    int argc;
+    char **argv;
+    const char *command;
+};
+
+/* One function a command; each returns the exit code. In cmd_*.c. */
+int co_cmd_run(struct co_cli *cli);
+int co_cmd_status(struct co_cli *cli);
+int co_cmd_workers(struct co_cli *cli);
+int co_cmd_queues(struct co_cli *cli);
+int co_cmd_ping(struct co_cli *cli);
+int co_cmd_push(struct co_cli *cli);
+int co_cmd_drain(struct co_cli *cli);
+int co_cmd_failed_list(struct co_cli *cli);
+int co_cmd_failed_show(struct co_cli *cli);
+int co_cmd_failed_retry(struct co_cli *cli);
+int co_cmd_failed_forget(struct co_cli *cli);
+int co_cmd_config_check(struct co_cli *cli);
+int co_cmd_config_explain(struct co_cli *cli);
+int co_cmd_doctor(struct co_cli *cli);
+
+#endif /* CO_CONTROLLER_CLI_H */
