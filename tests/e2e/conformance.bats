@@ -151,7 +151,7 @@ PHP
 
 @test "14 fail(): failed, no retry, failed() called" {
     app_php <<<'dispatch(probe("a", ["fail"], ["tries" => 3])); dispatch(probe("b", ["fail:reason b"], ["tries" => 3]));'
-    start_agent
+    start_agent --workers 1
     wait_for 10 failed_is 2
     is "$(attempts a)" "1"
     wait_for 5 settled

@@ -3,12 +3,13 @@
 
 load helper
 
-# many N [SCRIPT [OPTIONS]]: dispatch jobs 1..N in one transaction.
+# many N SCRIPT [OPTIONS]: dispatch jobs 1..N in one transaction.
 many() {
+    local script=$2 options=${3:-[]}
     app_php <<PHP
 Illuminate\Support\Facades\DB::transaction(function () {
     for (\$i = 1; \$i <= $1; \$i++) {
-        dispatch(probe("\$i", ${2:-["ok"]}, ${3:-[]}));
+        dispatch(probe("\$i", $script, $options));
     }
 });
 PHP
@@ -51,7 +52,7 @@ no_workers_of() { # PIDS
 }
 
 @test "strict FIFO with one worker, claims ahead and jobs still coming" {
-    many 1000
+    many 1000 '["ok"]'
     start_agent --workers 1 --claim 50
     app_php <<<'for ($i = 1001; $i <= 1500; $i++) dispatch(probe("$i"));'
     wait_for 40 noted end 1500

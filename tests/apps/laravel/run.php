@@ -11,6 +11,9 @@ $file = tempnam(__DIR__.'/storage', 'run');
 file_put_contents($file, "<?php\n".stream_get_contents(STDIN));
 try {
     require $file;
+} catch (Throwable $e) {
+    fwrite(STDERR, get_class($e).": {$e->getMessage()} in {$e->getFile()}:{$e->getLine()}\n");
+    exit(1);
 } finally {
     unlink($file);
 }
