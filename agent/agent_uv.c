@@ -87,7 +87,7 @@ static void forget(struct co_agent *agent, const struct co_action *action)
     if (!action->applied) {
         char id[24];
         snprintf(id, sizeof id, "%lld", (long long)ticket->job_id);
-        co_agent_log(agent, CO_LOG_WARN, CO_FIELDS("job_id", id, "job", ticket->display_name),
+        co_agent_log(agent, CO_LOG_WARN, CO_FIELDS("job_id", id, "job", ticket->facts.display_name),
                      "the outcome of a job was not written: it was cleared, or taken by another "
                      "worker meanwhile");
     }

@@ -233,8 +233,7 @@ static bool examine(struct co_db *db, const void *payload, uint64_t size,
                  (unsigned long long)size, (unsigned long long)db->config.max_payload_bytes);
         return false;
     }
-    if (co_payload_check(payload, (size_t)size, claim->uuid, sizeof claim->uuid,
-                         claim->display_name, sizeof claim->display_name, &why) < 0) {
+    if (co_payload_read(payload, (size_t)size, &claim->facts, &why) < 0) {
         snprintf(reason, reason_size, "%.*s", (int)reason_size - 1, why.msg);
         return false;
     }

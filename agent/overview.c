@@ -17,7 +17,7 @@ static void fill_worker(struct co_view_worker *out, const struct co_core *core,
     };
     if (worker->ticket != 0 && ticket->id == worker->ticket) {
         snprintf(out->queue, sizeof out->queue, "%.63s", core->tickets.queues[ticket->queue].name);
-        snprintf(out->job, sizeof out->job, "%s", ticket->display_name);
+        snprintf(out->job, sizeof out->job, "%s", ticket->facts.display_name);
         snprintf(out->job_id, sizeof out->job_id, "%lld", (long long)ticket->job_id);
     }
 }

@@ -119,8 +119,7 @@ int co_tickets_admit(struct co_tickets *tickets, uint32_t queue, struct co_turn_
     ticket->payload = claim->payload;
     ticket->payload_size = claim->payload_size;
     claim->payload = NULL;
-    memcpy(ticket->uuid, claim->uuid, sizeof ticket->uuid);
-    memcpy(ticket->display_name, claim->display_name, sizeof ticket->display_name);
+    ticket->facts = claim->facts;
     append(tickets, &tickets->queues[queue].waiting, ticket);
     tickets->waiting[ticket->pool] += 1;
     *ret_ticket = ticket;

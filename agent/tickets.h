@@ -53,8 +53,7 @@ struct co_ticket {
     uint8_t *payload; /* Opaque; until handed over. */
     uint64_t payload_size;
     char *text; /* Opaque; error text on its way to the source. */
-    char uuid[40];
-    char display_name[128];
+    struct co_payload_facts facts;
     uint32_t next; /* In its queue or the list of ended ones; index + 1, 0 = last. */
 };
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "proto/config.h"
+#include "proto/control.h"
 #include "proto/err.h"
 #include "proto/time.h"
 #include "worker/dispatch.h"
@@ -72,8 +73,7 @@ struct co_turn_claim {
     uint32_t attempts; /* As stored: starts before this one. */
     uint8_t *payload;  /* malloc'd, owned by the turn; take it by setting NULL. NUL-terminated. */
     uint64_t payload_size;
-    char uuid[40];           /* "" when the payload has none. */
-    char display_name[128];  /* "" likewise; cut. */
+    struct co_payload_facts facts;
 };
 
 struct co_turn_depth {

@@ -29,6 +29,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "proto/err.h"
 #include "proto/view.h"
@@ -97,11 +98,28 @@ struct co_app_info {
 int co_app_info_read(const char *json, size_t size, struct co_app_info *ret_info,
                      struct co_err *err);
 
-/* What the source needs to know of a payload. Errors: CO_EMALFORMED with the reason: not JSON, no
- * object, no string member "job". uuid and display_name are "" when absent, on failure, and when
- * they hold a NUL; a uuid that does not fit is "" too, a display_name is cut. Pure and in one pass:
- * it stands in payload.c. */
+/* What the agent needs to know of a payload; the rest is PHP's. -1: the payload does not say. */
+struct co_payload_facts {
+    char uuid[40];          /* "" when absent, when it holds a NUL, or when it does not fit. */
+    char display_name[128]; /* "" likewise, but cut when it does not fit. */
+    char backoff[64];       /* Laravel's comma list of seconds, "1,5,10"; "" when absent. */
+    int64_t timeout_s;
+    int64_t max_tries;
+    int64_t retry_until; /* Unix seconds. */
+    bool fail_on_timeout;
+};
+
+/* Read a payload. Errors: CO_EMALFORMED with the reason: not JSON, no object, no string member
+ * "job". Pure and in one pass: it stands in payload.c. */
+int co_payload_read(const uint8_t *payload, size_t size, struct co_payload_facts *ret_facts,
+                    struct co_err *err);
+
+/* The same for its names alone. */
 int co_payload_check(const uint8_t *payload, size_t size, char *uuid, size_t uuid_size,
                      char *display_name, size_t display_size, struct co_err *err);
+
+/* The pause before the next run, in seconds, after `attempts` starts: the comma list's item of
+ * that number, its last one when it is shorter; 0 for "" (Laravel's Worker::calculateBackoff). */
+uint32_t co_payload_backoff(const char *list, uint32_t attempts);
 
 #endif /* CO_PROTO_CONTROL_H */

@@ -331,6 +331,11 @@ struct wanted {
     bool has_job;
     struct text uuid;
     struct text display;
+    struct text backoff;
+    int64_t timeout_s;
+    int64_t max_tries;
+    int64_t retry_until;
+    bool fail_on_timeout;
 };
 
 static struct text text_again(const struct text *text)
@@ -338,32 +343,74 @@ static struct text text_again(const struct text *text)
     return (struct text){.buf = text->buf, .size = text->size};
 }
 
+/* A whole number that fits, else -1 (null, a fraction, a string). */
+static int64_t whole(const char *at, const char *end)
+{
+    int64_t value = 0;
+
+    if (at == end) {
+        return -1;
+    }
+    for (; at < end; at++) {
+        if (*at < '0' || *at > '9' || value > INT64_MAX / 10 - 1) {
+            return -1;
+        }
+        value = value * 10 + (*at - '0');
+    }
+    return value;
+}
+
+/* A member's value that is no string. */
+static void note_value(struct wanted *wanted, const char *name, const char *at, const char *end)
+{
+    if (strcmp(name, "timeout") == 0) {
+        wanted->timeout_s = whole(at, end);
+    } else if (strcmp(name, "maxTries") == 0) {
+        wanted->max_tries = whole(at, end);
+    } else if (strcmp(name, "retryUntil") == 0) {
+        wanted->retry_until = whole(at, end);
+    } else if (strcmp(name, "failOnTimeout") == 0) {
+        wanted->fail_on_timeout = end - at == 4 && memcmp(at, "true", 4) == 0;
+    } else if (strcmp(name, "backoff") == 0 && whole(at, end) >= 0) {
+        text_add(&wanted->backoff, at, (size_t)(end - at)); /* A bare number is a list of one. */
+    }
+}
+
+static struct text *text_of(struct wanted *wanted, const char *name, struct text *ignored)
+{
+    return strcmp(name, "uuid") == 0          ? &wanted->uuid
+           : strcmp(name, "displayName") == 0 ? &wanted->display
+           : strcmp(name, "backoff") == 0     ? &wanted->backoff
+                                              : ignored;
+}
+
 static bool scan_member(struct scan *scan, struct wanted *wanted)
 {
     char name[KEY_SIZE];
     struct text key = {.buf = name, .size = sizeof name};
     struct text ignored = {0};
-    struct text *into = &ignored;
-    bool is_job;
-    bool is_string;
+    struct text *into;
+    const char *from;
 
     if (!scan_key(scan, &key)) {
         return false;
     }
-    name[key.used] = '\0';
-    is_job = !key.cut && !key.opaque && strcmp(name, "job") == 0;
-    if (!key.cut && !key.opaque && strcmp(name, "uuid") == 0) {
-        into = &wanted->uuid;
-    } else if (!key.cut && !key.opaque && strcmp(name, "displayName") == 0) {
-        into = &wanted->display;
-    }
+    name[key.cut || key.opaque ? 0 : key.used] = '\0';
+    into = text_of(wanted, name, &ignored);
     *into = text_again(into);
     skip_space(scan);
-    is_string = take(scan, '"');
-    if (is_job) {
-        wanted->has_job = is_string;
+    from = scan->at;
+    if (strcmp(name, "job") == 0) {
+        wanted->has_job = from < scan->end && *from == '"';
     }
-    return is_string ? scan_string(scan, into) : scan_value(scan);
+    if (take(scan, '"')) {
+        return scan_string(scan, into);
+    }
+    if (!scan_value(scan)) {
+        return false;
+    }
+    note_value(wanted, name, from, scan->at);
+    return true;
 }
 
 static bool scan_payload(struct scan *scan, struct wanted *wanted)
@@ -390,28 +437,84 @@ static bool scan_payload(struct scan *scan, struct wanted *wanted)
     return scan->at == scan->end || fail(scan, "something follows the JSON object");
 }
 
-int co_payload_check(const uint8_t *payload, size_t size, char *uuid, size_t uuid_size,
-                     char *display_name, size_t display_size, struct co_err *err)
+static int read_payload(const uint8_t *payload, size_t size, struct wanted *wanted,
+                        struct co_err *err)
 {
     const char *text = (const char *)payload;
     struct scan scan = {.at = text, .begin = text, .end = text + size};
-    struct wanted wanted = {
-        .uuid = {.buf = uuid, .size = uuid_size},
-        .display = {.buf = display_name, .size = display_size},
-    };
 
-    uuid[0] = '\0';
-    display_name[0] = '\0';
-    if (!scan_payload(&scan, &wanted)) {
+    if (!scan_payload(&scan, wanted)) {
         return co_err_set(err, CO_EMALFORMED, "the payload is not valid JSON at byte %zu: %s",
                           (size_t)(scan.at - scan.begin), scan.what);
     }
-    if (!wanted.has_job) {
+    if (!wanted->has_job) {
         return co_err_set(err, CO_EMALFORMED,
                           "the payload has no string member \"job\": it is no queue job");
     }
     /* Half an id is another id; half a name is still a name. */
-    uuid[wanted.uuid.cut || wanted.uuid.opaque ? 0 : wanted.uuid.used] = '\0';
-    display_name[wanted.display.opaque ? 0 : wanted.display.used] = '\0';
+    wanted->uuid.used = wanted->uuid.cut || wanted->uuid.opaque ? 0 : wanted->uuid.used;
+    wanted->display.used = wanted->display.opaque ? 0 : wanted->display.used;
+    wanted->backoff.used = wanted->backoff.cut || wanted->backoff.opaque ? 0 : wanted->backoff.used;
     return 0;
+}
+
+int co_payload_check(const uint8_t *payload, size_t size, char *uuid, size_t uuid_size,
+                     char *display_name, size_t display_size, struct co_err *err)
+{
+    struct wanted wanted = {
+        .uuid = {.buf = uuid, .size = uuid_size},
+        .display = {.buf = display_name, .size = display_size},
+    };
+    int code;
+
+    uuid[0] = '\0';
+    display_name[0] = '\0';
+    code = read_payload(payload, size, &wanted, err);
+    uuid[code < 0 ? 0 : wanted.uuid.used] = '\0';
+    display_name[code < 0 ? 0 : wanted.display.used] = '\0';
+    return code;
+}
+
+int co_payload_read(const uint8_t *payload, size_t size, struct co_payload_facts *ret_facts,
+                    struct co_err *err)
+{
+    struct co_payload_facts facts = {0};
+    struct wanted wanted = {
+        .uuid = {.buf = facts.uuid, .size = sizeof facts.uuid},
+        .display = {.buf = facts.display_name, .size = sizeof facts.display_name},
+        .backoff = {.buf = facts.backoff, .size = sizeof facts.backoff},
+        .timeout_s = -1,
+        .max_tries = -1,
+        .retry_until = -1,
+    };
+    int code = read_payload(payload, size, &wanted, err);
+
+    if (code < 0) {
+        return code;
+    }
+    facts.uuid[wanted.uuid.used] = '\0';
+    facts.display_name[wanted.display.used] = '\0';
+    facts.backoff[wanted.backoff.used] = '\0';
+    facts.timeout_s = wanted.timeout_s;
+    facts.max_tries = wanted.max_tries;
+    facts.retry_until = wanted.retry_until;
+    facts.fail_on_timeout = wanted.fail_on_timeout;
+    *ret_facts = facts;
+    return 0;
+}
+
+uint32_t co_payload_backoff(const char *list, uint32_t attempts)
+{
+    int64_t last = 0;
+
+    for (uint32_t n = 1; *list != '\0'; n++) {
+        size_t size = strcspn(list, ",");
+        int64_t value = whole(list, list + size);
+        last = value < 0 ? 0 : value;
+        if (n >= attempts) {
+            break;
+        }
+        list += size + (list[size] == ',' ? 1 : 0);
+    }
+    return last > UINT32_MAX ? UINT32_MAX : (uint32_t)last;
 }

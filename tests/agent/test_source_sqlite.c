@@ -76,8 +76,8 @@ static void claims_come_in_id_order_and_leave_attempts(void **state)
     assert_int_equal(turn->claims[0].queue, 1);
     assert_string_equal((char *)turn->claims[0].payload, RIG_PAYLOAD);
     assert_int_equal(turn->claims[0].payload_size, strlen(RIG_PAYLOAD));
-    assert_string_equal(turn->claims[0].uuid, "3f8a3e0e-0000-4000-8000-00000000000a");
-    assert_string_equal(turn->claims[0].display_name, "App\\Jobs\\A");
+    assert_string_equal(turn->claims[0].facts.uuid, "3f8a3e0e-0000-4000-8000-00000000000a");
+    assert_string_equal(turn->claims[0].facts.display_name, "App\\Jobs\\A");
     assert_int_equal(column(&f->rig, "attempts", first), 2);
     assert_int_equal(column(&f->rig, "reserved_at", first), turn->claims[0].reserved_at);
     assert_int_equal(column(&f->rig, "reserved_at", delayed), INT64_MIN);

@@ -187,6 +187,56 @@ static void a_payload_of_64_mib_is_taken(void **state)
     free(payload);
 }
 
+static void facts_are_read_as_laravel_wrote_them(void **state)
+{
+    static const char all[] =
+        "{\"uuid\":\"u\",\"displayName\":\"N\",\"job\":\"x\",\"maxTries\":5,\"maxExceptions\":null,"
+        "\"failOnTimeout\":true,\"backoff\":\"1,5,10\",\"timeout\":120,\"retryUntil\":1796067973,"
+        "\"data\":{\"timeout\":1,\"backoff\":\"9\"}}";
+    static const char none[] =
+        "{\"job\":\"x\",\"maxTries\":null,\"backoff\":null,\"timeout\":null}";
+    static const char odd[] =
+        "{\"job\":\"x\",\"backoff\":7,\"timeout\":1.5,\"maxTries\":-1,"
+        "\"failOnTimeout\":\"true\"}";
+    struct co_payload_facts facts;
+    (void)state;
+
+    assert_int_equal(co_payload_read((const uint8_t *)all, sizeof all - 1, &facts, NULL), 0);
+    assert_string_equal(facts.uuid, "u");
+    assert_string_equal(facts.display_name, "N");
+    assert_string_equal(facts.backoff, "1,5,10");
+    assert_int_equal(facts.timeout_s, 120);
+    assert_int_equal(facts.max_tries, 5);
+    assert_int_equal(facts.retry_until, 1796067973);
+    assert_true(facts.fail_on_timeout);
+
+    assert_int_equal(co_payload_read((const uint8_t *)none, sizeof none - 1, &facts, NULL), 0);
+    assert_string_equal(facts.backoff, "");
+    assert_int_equal(facts.timeout_s, -1);
+    assert_int_equal(facts.max_tries, -1);
+    assert_int_equal(facts.retry_until, -1);
+    assert_false(facts.fail_on_timeout);
+
+    assert_int_equal(co_payload_read((const uint8_t *)odd, sizeof odd - 1, &facts, NULL), 0);
+    assert_string_equal(facts.backoff, "7");
+    assert_int_equal(facts.timeout_s, -1);
+    assert_int_equal(facts.max_tries, -1);
+    assert_false(facts.fail_on_timeout);
+}
+
+static void backoff_takes_the_attempts_item_or_the_last(void **state)
+{
+    static const struct {
+        const char *list;
+        uint32_t attempts, seconds;
+    } rows[] = {{"", 1, 0},       {"3", 1, 3},       {"3", 9, 3},       {"1,5,10", 1, 1},
+                {"1,5,10", 2, 5}, {"1,5,10", 3, 10}, {"1,5,10", 7, 10}, {"x,2", 1, 0}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        assert_int_equal(co_payload_backoff(rows[i].list, rows[i].attempts), rows[i].seconds);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +245,8 @@ int main(void)
         cmocka_unit_test(every_cut_is_refused),
         cmocka_unit_test(depth_ends_where_phps_does),
         cmocka_unit_test(a_payload_of_64_mib_is_taken),
+        cmocka_unit_test(facts_are_read_as_laravel_wrote_them),
+        cmocka_unit_test(backoff_takes_the_attempts_item_or_the_last),
     };
     return cmocka_run_group_tests_name("payload", tests, NULL, NULL);
 }
