@@ -2,7 +2,7 @@
 
 #include "sqlite_rig.h"
 
-#define JOBS 2000
+#define JOBS 1000
 #define A_TURN 64
 
 /* One agent that claims and settles until nothing is left; `runs` counts per job id. */

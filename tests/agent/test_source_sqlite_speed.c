@@ -2,7 +2,7 @@
 
 #include "sqlite_rig.h"
 
-#define JOBS 60000
+#define JOBS 30000
 #define DELAYED 100000
 #define A_TURN 128
 
