@@ -52,8 +52,8 @@ $story('an exception with tries left releases with the backoff, without them fai
 });
 
 $story('fail and delete are what they say', static function (Bench $app) use ($act): void {
-    $trace = $app->run([$act('fail', null, [], ['tries' => 9]), $act('delete')]);
-    same([[3, 0], [1, 0]], $trace->outcomes(), $trace->output);
+    $trace = $app->run([$act('fail', null, [], ['tries' => 9]), $act('delete'), $act('delete_throw')]);
+    same([[3, 0], [1, 0], [1, 0]], $trace->outcomes(), $trace->output);
     contains('failed by hand', $trace->all('end')[0][3]);
     same(1, count($app->rows('select * from failed_jobs')));
 });
@@ -122,6 +122,7 @@ if ($label !== '8.83') {
 $story('a timeout releases with its backoff and kills the worker', static function (Bench $app) use ($act): void {
     $trace = $app->run([$act('hang', null, ['backoff' => 6], ['tries' => 2, 'timeout' => 1])]);
     same(-SIGKILL, $trace->exit, $trace->output);
+    contains('ran longer than its timeout of 1 s', $trace->logged());
     same([[2, 6]], $trace->outcomes());
     same([], $app->rows('select * from failed_jobs'));
     same(true, in_array('WorkerStopping', $trace->names('event'), true));

@@ -26,6 +26,7 @@ class SqliteJob extends DatabaseJob
 
     private int $releaseDelay = 0;
     private ?\Throwable $failure = null;
+    private bool $deletedFirst = false;
     /** @var array<string, mixed>|null */
     private ?array $decoded = null;
 
@@ -75,6 +76,8 @@ class SqliteJob extends DatabaseJob
     /** @param \Throwable|string|null $e why it failed */
     public function fail($e = null)
     {
+        // Laravel records no failure of a job that is deleted already.
+        $this->deletedFirst = $this->deletedFirst || ($this->isDeleted() && !$this->hasFailed());
         $this->failure = $e instanceof \Throwable ? $e : null;
         parent::fail($e);
     }
@@ -83,7 +86,7 @@ class SqliteJob extends DatabaseJob
     public function outcome(): int
     {
         return match (true) {
-            $this->hasFailed() => OUTCOME_FAILED,
+            $this->hasFailed() && !$this->deletedFirst => OUTCOME_FAILED,
             // Laravel's release makes a new row, which no delete before or after it takes away.
             $this->isReleased() => OUTCOME_RELEASED,
             $this->isDeleted() => OUTCOME_DONE,

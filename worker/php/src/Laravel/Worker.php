@@ -25,6 +25,8 @@ use const Cohort\Worker\OUTCOME_LEFT;
 /**
  * Laravel's queue worker, fed by the agent.
  *
+ * Names here are chosen so that no later Laravel is likely to use them: a clash would be fatal.
+ *
  * One turn of its loop is one turn of Laravel's daemon(), with the agent's hand-over in place of
  * pop(). What a job does is Laravel's process() alone.
  */
@@ -40,6 +42,8 @@ class Worker extends LaravelWorker
     private int $cohortTicket = 0;
     private ?WorkerOptions $cohortOptions = null;
     private ?\Throwable $cohortError = null;
+    /** @var array<class-string, bool> which events this version has */
+    private array $cohortEvents = [];
 
     /** A worker made of the application's own, with its maintenance check and scope reset. */
     public static function from(Application $app, Settings $settings): self
@@ -79,12 +83,12 @@ class Worker extends LaravelWorker
                 log('warn', "a job worker was given a {$message['type']}; it is ignored");
                 continue;
             }
-            $stop = $this->take($message);
+            $stop = $this->serveTicket($message);
             if ($stop !== null) {
-                return $this->stopFor(...$stop);
+                return $this->leaveFor(...$stop);
             }
         }
-        return $this->stopFor(self::EXIT_SUCCESS, 'Interrupted');
+        return $this->leaveFor(self::EXIT_SUCCESS, 'Interrupted');
     }
 
     /** The time limit was reached: say what becomes of the job, then end as Laravel does. */
@@ -95,7 +99,13 @@ class Worker extends LaravelWorker
             if ($job->outcome() === OUTCOME_LEFT) {
                 $job->release($this->calculateBackoff($job, $this->cohortOptions));
             }
-            $this->report($job, $job->failure() ?? $this->timedOut($job));
+            log('warn', sprintf(
+                'job %d (%s) ran longer than its timeout of %d s; its worker ends',
+                $job->getJobId(),
+                $job->resolveName(),
+                $this->timeoutForJob($job, $this->cohortOptions),
+            ));
+            $this->reportOutcome($job, $job->failure() ?? $this->timeoutOf($job));
         }
         parent::kill($status, ...$rest);
     }
@@ -104,7 +114,7 @@ class Worker extends LaravelWorker
     {
         $this->cohortError = $e;
         // failed() and the failed_jobs row must not end in a transaction that nobody commits.
-        $this->rollBackStray($job);
+        $this->rollBackStrayOf($job);
         parent::handleJobException($connectionName, $job, $options, $e);
     }
 
@@ -114,20 +124,20 @@ class Worker extends LaravelWorker
      * @param array<string, mixed> $message
      * @return array{int, string}|null exit code and Laravel's stop reason, or null to go on
      */
-    private function take(array $message): ?array
+    private function serveTicket(array $message): ?array
     {
-        $options = $this->optionsOf($message);
-        $job = $this->admit($message, $options);
+        $options = $this->optionsOfMessage($message);
+        $job = $this->admitTicket($message, $options);
         if ($job === null) {
-            return $this->shouldQuit ? [self::EXIT_SUCCESS, 'Interrupted'] : null;
+            return $this->reasonToLeave(true, 0);
         }
-        $this->run($job, $options);
-        $accepted = $this->report($job, $job->failure() ?? $this->cohortError);
-        return $this->stopReason($accepted, $message['memory']);
+        $this->runTicket($job, $options);
+        $accepted = $this->reportOutcome($job, $job->failure() ?? $this->cohortError);
+        return $this->reasonToLeave($accepted, $message['memory']);
     }
 
     /** All that comes before a job begins; null when it does not. */
-    private function admit(array $message, WorkerOptions $options): ?SqliteJob
+    private function admitTicket(array $message, WorkerOptions $options): ?SqliteJob
     {
         $connection = $message['connection'];
         $queue = $message['queue'];
@@ -135,7 +145,7 @@ class Worker extends LaravelWorker
             $job = null;
             if ($this->daemonShouldRun($options, $connection, $queue)) {
                 isset($this->resetScope) && ($this->resetScope)();
-                $this->fire(JobPopping::class, $connection, $queue);
+                $this->fireIfKnown(JobPopping::class, $connection, $queue);
                 $job = SqliteJob::from($this->cohortApp, $message);
             }
         } catch (\Throwable $error) {
@@ -155,28 +165,25 @@ class Worker extends LaravelWorker
     }
 
     /** Run a job that has begun. */
-    private function run(SqliteJob $job, WorkerOptions $options): void
+    private function runTicket(SqliteJob $job, WorkerOptions $options): void
     {
         $this->cohortJob = $job;
         $this->cohortOptions = $options;
         $this->cohortError = null;
         $this->cohortLastWords->begin($job->getQueue(), $job->getJobId(), $job->resolveName());
-        if ($this->supportsAsyncSignals()) {
-            $this->armTimeout($job, $options);
-        }
-        if ($this->announceJob($job, $options)) {
+        $limited = $this->supportsAsyncSignals() && $this->timeoutForJob($job, $options) > 0;
+        $limited && pcntl_alarm((int) $this->timeoutForJob($job, $options));
+        if ($this->announceTicket($job, $options)) {
             $this->runJob($job, $job->getConnectionName(), $options);
         }
-        if ($this->supportsAsyncSignals()) {
-            $this->resetTimeoutHandler();
-        }
-        $this->count();
-        $this->rollBackStray($job);
+        $limited && $this->resetTimeoutHandler();
+        $this->countTicket();
+        $this->rollBackStrayOf($job);
         $this->settleFailure();
     }
 
     /** From 13 on WorkerStopping tells how many jobs there were. */
-    private function count(): void
+    private function countTicket(): void
     {
         if (property_exists(LaravelWorker::class, 'jobsProcessed')) {
             $this->jobsProcessed++;
@@ -184,29 +191,35 @@ class Worker extends LaravelWorker
         }
     }
 
-    /** Laravel's own timeout handler and alarm, deaf to alarms that were not meant for this job. */
-    private function armTimeout(SqliteJob $job, WorkerOptions $options): void
+    /**
+     * The alarm of a job went off: let Laravel's own handler deal with it, which ends the process.
+     *
+     * It is put in place only now, since that takes system calls which hardly any job needs.
+     */
+    private function onCohortAlarm(int $signal, mixed $info): void
     {
+        $job = $this->cohortJob;
+        if ($job === null) {
+            // A late alarm must not hit the job after the one it was meant for.
+            return;
+        }
+        // The record of a failure must not end in the transaction that was cut off.
+        Connections::rollBackStray($this->cohortApp);
         // From 13 on it wants to know the connection and the queue as well.
-        static $wants = null;
-        $wants ??= (new \ReflectionMethod(LaravelWorker::class, 'registerTimeoutHandler'))->getNumberOfParameters();
-        $all = [$job->getConnectionName(), $job->getQueue(), $job, $options];
+        $wants = (new \ReflectionMethod(LaravelWorker::class, 'registerTimeoutHandler'))->getNumberOfParameters();
+        $all = [$job->getConnectionName(), $job->getQueue(), $job, $this->cohortOptions];
         $this->registerTimeoutHandler(...array_slice($all, -$wants));
+        $this->resetTimeoutHandler();
         $handler = pcntl_signal_get_handler(SIGALRM);
-        pcntl_signal(SIGALRM, function (int $signal, mixed $info) use ($job, $handler): void {
-            if ($this->cohortJob === $job) {
-                // The record of a failure must not end in the transaction that was cut off.
-                Connections::rollBackStray($this->cohortApp);
-                $handler($signal, $info);
-            }
-        });
+        pcntl_signal(SIGALRM, $this->onCohortAlarm(...));
+        $handler($signal, $info);
     }
 
     /** Tell the listeners of JobPopped; what they throw is as if the job had thrown it. */
-    private function announceJob(SqliteJob $job, WorkerOptions $options): bool
+    private function announceTicket(SqliteJob $job, WorkerOptions $options): bool
     {
         try {
-            $this->fire(JobPopped::class, $job->getConnectionName(), $job);
+            $this->fireIfKnown(JobPopped::class, $job->getConnectionName(), $job);
             return true;
         } catch (\Throwable $error) {
             try {
@@ -224,7 +237,7 @@ class Worker extends LaravelWorker
      *
      * @return bool false when the agent is ending it
      */
-    private function report(SqliteJob $job, ?\Throwable $error): bool
+    private function reportOutcome(SqliteJob $job, ?\Throwable $error): bool
     {
         $this->cohortJob = null;
         $this->cohortLastWords->end();
@@ -237,7 +250,7 @@ class Worker extends LaravelWorker
     }
 
     /** @return array{int, string}|null */
-    private function stopReason(bool $accepted, int $memoryBytes): ?array
+    private function reasonToLeave(bool $accepted, int $memoryBytes): ?array
     {
         return match (true) {
             !$accepted => [self::EXIT_SUCCESS, 'TimedOut'],
@@ -249,7 +262,7 @@ class Worker extends LaravelWorker
         };
     }
 
-    private function stopFor(int $status, string $reason): int
+    private function leaveFor(int $status, string $reason): int
     {
         $enum = 'Illuminate\Queue\WorkerStopReason';
         $this->stop($status, $this->cohortOptions, enum_exists($enum) ? constant("{$enum}::{$reason}") : null);
@@ -257,7 +270,7 @@ class Worker extends LaravelWorker
     }
 
     /** @param array<string, mixed> $message */
-    private function optionsOf(array $message): WorkerOptions
+    private function optionsOfMessage(array $message): WorkerOptions
     {
         return new WorkerOptions(
             'default',
@@ -280,7 +293,7 @@ class Worker extends LaravelWorker
     }
 
     /** @param \Illuminate\Contracts\Queue\Job $job */
-    private function rollBackStray($job): void
+    private function rollBackStrayOf($job): void
     {
         foreach (Connections::rollBackStray($this->cohortApp) as $name) {
             log('warn', sprintf(
@@ -299,6 +312,7 @@ class Worker extends LaravelWorker
             // Pausing is the agent's; a stray signal to the process group must not stop a worker.
             pcntl_signal(SIGUSR2, SIG_IGN);
             pcntl_signal(SIGCONT, SIG_DFL);
+            pcntl_signal(SIGALRM, $this->onCohortAlarm(...));
         }
     }
 
@@ -307,12 +321,12 @@ class Worker extends LaravelWorker
         $config = $this->cohortApp->make('config');
         $connection = $config->get('queue.default');
         $queue = $config->get("queue.connections.{$connection}.queue", 'default');
-        $this->fire(WorkerStarting::class, $connection, $queue, $this->startOptions());
+        $this->fireIfKnown(WorkerStarting::class, $connection, $queue, $this->startOptions());
     }
 
     private function startOptions(): WorkerOptions
     {
-        return $this->cohortOptions = $this->optionsOf([
+        return $this->cohortOptions = $this->optionsOfMessage([
             'backoff' => $this->cohortSettings->text('backoff'),
             'memory' => $this->cohortSettings->int('memory'),
             'timeout' => $this->cohortSettings->seconds('timeout', 60),
@@ -321,14 +335,15 @@ class Worker extends LaravelWorker
     }
 
     /** Raise an event where this version of Laravel has it. */
-    private function fire(string $event, mixed ...$arguments): void
+    private function fireIfKnown(string $event, mixed ...$arguments): void
     {
-        if (class_exists($event)) {
+        // Asked of every autoloader only once: that takes longer than an empty job.
+        if ($this->cohortEvents[$event] ??= class_exists($event)) {
             $this->events->dispatch(new $event(...$arguments));
         }
     }
 
-    private function timedOut(SqliteJob $job): \Throwable
+    private function timeoutOf(SqliteJob $job): \Throwable
     {
         return method_exists($this, 'timeoutExceededException')
             ? $this->timeoutExceededException($job)

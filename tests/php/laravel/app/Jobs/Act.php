@@ -35,6 +35,7 @@ class Act implements ShouldQueue
             'release_throw' => [$this->release(7), throw new \DomainException('after release')],
             'fail' => $this->fail(new \DomainException('failed by hand')),
             'delete' => $this->delete(),
+            'delete_throw' => [$this->delete(), throw new \DomainException('after delete')],
             'delete_release' => [$this->delete(), $this->release(5)],
             'exit' => exit(0),
             'oom' => str_repeat('x', 1 << 40),
