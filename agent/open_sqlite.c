@@ -77,11 +77,28 @@ static int resolve(struct co_db *db, struct co_err *err)
     return 0;
 }
 
+/* SQLite's own busy timeout comes to wait 100 ms at a time, and whoever polls harder (a stock
+ * worker) takes the lock every time. */
+static int wait_for_lock(void *arg, int tries)
+{
+    struct co_db *db = arg;
+    uint64_t now_us = co_db_clock_us();
+
+    if (tries == 0) {
+        db->busy_since_us = now_us;
+    }
+    if (now_us - db->busy_since_us >= (uint64_t)db->config.busy_timeout_ms * 1000u) {
+        return 0;
+    }
+    usleep(tries < 10 ? 200 : 1000);
+    return 1;
+}
+
 static int set_up(struct co_db *db, struct co_err *err)
 {
     static const char *const modes[] = {"off", "normal", "full", "extra", "0", "1", "2", "3"};
 
-    sqlite3_busy_timeout(db->sql, (int)db->config.busy_timeout_ms);
+    sqlite3_busy_handler(db->sql, wait_for_lock, db);
     int code = co_db_exec(db, "PRAGMA cache_size=-1024", err);
     for (size_t i = 0; code == 0 && i < sizeof modes / sizeof modes[0]; i++) {
         if (strcasecmp(db->config.synchronous, modes[i]) == 0) {

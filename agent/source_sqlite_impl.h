@@ -107,8 +107,9 @@ struct co_db {
     int64_t data_version; /* As of the last good turn. */
     int64_t seen_version; /* As of this turn. */
     int64_t schema_version;
-    bool losses;   /* cohort_losses may have rows. */
-    bool reopened; /* What we hold must be checked whatever data_version says. */
+    bool losses;            /* cohort_losses may have rows. */
+    bool reopened;          /* What we hold must be checked whatever data_version says. */
+    uint64_t busy_since_us; /* When the wait for a lock began. */
     co_unix now;
     uint32_t n_queues;
     struct co_db_queue queues[CO_DB_QUEUES_MAX];
