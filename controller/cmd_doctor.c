@@ -221,9 +221,18 @@ static void examine_php(struct doctor *doctor)
 
 /* ---- the agent ---- */
 
+/* What the view tells better is left out. */
 static void take_note(void *arg, const char *text)
 {
-    note(arg, "%s", text);
+    struct doctor *doctor = arg;
+    bool told = strstr(text, "--quarantined") != NULL;
+
+    for (size_t i = 0; i < doctor->n_attention; i++) {
+        told |= strstr(doctor->attention[i], text) != NULL;
+    }
+    if (!told) {
+        note(doctor, "%s", text);
+    }
 }
 
 static void take_unserved(void *arg, const char *connection, const char *queue, uint64_t ready,
@@ -249,11 +258,8 @@ static void examine_view(struct doctor *doctor, const struct co_view *view)
     }
     for (uint32_t i = 0; i < view->n_sources; i++) {
         if (view->sources[i].quarantined > 0) {
-            attend(doctor,
-                   "%" PRIu64
-                   " payloads of %s are in quarantine: cohort failed list "
-                   "--quarantined",
-                   view->sources[i].quarantined, view->sources[i].connection);
+            attend(doctor, "%s: %" PRIu64 " in quarantine: cohort failed list --quarantined",
+                   view->sources[i].connection, view->sources[i].quarantined);
         }
     }
 }
