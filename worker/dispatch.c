@@ -388,7 +388,8 @@ bool co_bell_rings(struct co_bell *bell)
  *
  * A newer version appends to the fixed part; an older one skips what it does not know. */
 
-#define JOB_FIXED 96u
+#define JOB_FIXED 104u
+#define JOB_FIXED_LEAST 96u /* Before there were bookkeepers. */
 #define END_FIXED 56u
 
 static uint8_t *put_ref(uint8_t *p, const struct co_job_ref *ref)
@@ -438,8 +439,8 @@ static bool take(struct rest *rest, uint64_t size, const uint8_t **ret_at)
 
 int co_job_encode(const struct co_job_msg *msg, uint8_t *buf, size_t buf_size)
 {
-    uint64_t strings =
-        (uint64_t)msg->connection_size + (uint64_t)msg->queue_size + (uint64_t)msg->backoff_size;
+    uint64_t strings = (uint64_t)msg->connection_size + (uint64_t)msg->queue_size +
+                       (uint64_t)msg->backoff_size + (uint64_t)msg->cause_size;
     uint64_t inline_size = msg->payload != NULL ? msg->payload_size : 0;
     size_t room = buf_size < BODY_MAX ? buf_size : BODY_MAX;
     uint8_t *p = buf;
@@ -461,12 +462,15 @@ int co_job_encode(const struct co_job_msg *msg, uint8_t *buf, size_t buf_size)
     p = put_u32(p, msg->connection_size);
     p = put_u32(p, msg->queue_size);
     p = put_u32(p, msg->backoff_size);
-    p = put_u32(p, 0);
+    p = put_u32(p, msg->cause);
+    p = put_u32(p, msg->final);
+    p = put_u32(p, msg->cause_size);
     assert(p == buf + JOB_FIXED);
     p = put_bytes(p, msg->connection, msg->connection_size);
     p = put_bytes(p, msg->queue, msg->queue_size);
     p = put_bytes(p, msg->backoff, msg->backoff_size);
     p = put_bytes(p, msg->payload, (size_t)inline_size);
+    p = put_bytes(p, msg->cause_text, msg->cause_size); /* Last: older workers stop before it. */
     return (int)(p - buf);
 }
 
@@ -477,8 +481,9 @@ int co_job_decode(const uint8_t *body, size_t size, struct co_job_msg *ret_msg)
     const uint8_t *connection;
     const uint8_t *queue;
     const uint8_t *backoff;
+    const uint8_t *cause_text;
 
-    if (!open_body(body, size, JOB_FIXED, &rest)) {
+    if (!open_body(body, size, JOB_FIXED_LEAST, &rest)) {
         return CO_EMALFORMED;
     }
     msg = (struct co_job_msg){
@@ -493,6 +498,11 @@ int co_job_decode(const uint8_t *body, size_t size, struct co_job_msg *ret_msg)
         .queue_size = get_u32(body + 84),
         .backoff_size = get_u32(body + 88),
     };
+    if (get_u32(body) >= JOB_FIXED) {
+        msg.cause = get_u32(body + 92);
+        msg.final = get_u32(body + 96);
+        msg.cause_size = get_u32(body + 100);
+    }
     if (!take(&rest, msg.connection_size, &connection) || !take(&rest, msg.queue_size, &queue) ||
         !take(&rest, msg.backoff_size, &backoff)) {
         return CO_EMALFORMED;
@@ -500,6 +510,10 @@ int co_job_decode(const uint8_t *body, size_t size, struct co_job_msg *ret_msg)
     if (get_u32(body + 4) != 0 && !take(&rest, msg.payload_size, &msg.payload)) {
         return CO_EMALFORMED;
     }
+    if (msg.cause > CO_CAUSE_OOM || msg.final > 1 || !take(&rest, msg.cause_size, &cause_text)) {
+        return CO_EMALFORMED;
+    }
+    msg.cause_text = (const char *)cause_text;
     msg.connection = (const char *)connection;
     msg.queue = (const char *)queue;
     msg.backoff = (const char *)backoff;

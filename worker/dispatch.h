@@ -36,6 +36,11 @@
 #define CO_RECORD_MAX (16u * 1024) /* Header and body; a larger body travels by overflow file. */
 #define CO_RECORD_HEADER 16u
 
+/* Sent to a worker after co_slot_end(): the running ticket's time is over. SIGRTMIN + this, since
+ * libc settles SIGRTMIN only at run time. A worker ignores it unless the ticket that runs now is in
+ * phase ENDING. */
+#define CO_SIGNAL_TIMEOUT 5
+
 /* What a worker does with its ticket. */
 enum co_phase {
     CO_PHASE_IDLE = 0, /* With the last ticket it ended. */
@@ -53,6 +58,8 @@ enum co_outcome {
     CO_OUTCOME_LEFT,     /* Neither deleted nor released: stays reserved until retry_after. */
     CO_OUTCOME_CRASHED,  /* Its worker died: back now, the attempt counts. Made by the agent. */
     CO_OUTCOME_LOST,     /* Its agent died: back now, the start is given back. Made by the agent. */
+    CO_OUTCOME_QUARANTINED, /* Put aside, kept and shown: not even a bookkeeper could end it. Made
+                               by the agent. */
 };
 
 /* Who the job is at its source, so that a successor can settle it without the dead agent's
@@ -68,8 +75,8 @@ struct co_job_ref {
 struct co_slot {
     uint32_t magic;
     uint32_t version;
-    uint64_t agent_id;   /* Of the agent that made the file. */
-    uint32_t worker;     /* Index in its pool. */
+    uint64_t agent_id; /* Of the agent that made the file. */
+    uint32_t worker;   /* Index in its pool. */
     uint32_t generation;
     char pool[64];
     _Atomic uint64_t state;       /* phase | ticket << 8 */
@@ -107,13 +114,15 @@ struct co_bell {
 enum co_record_type {
     /* Agent to worker. */
     CO_RECORD_JOB = 1,
-    CO_RECORD_CONTROL = 2, /* A question for a control worker: name NUL json. */
-    CO_RECORD_STOP = 3,    /* Finish: leave the loop, run the shutdown hooks, exit 0. */
+    CO_RECORD_CONTROL = 2,  /* A question for a control worker: name NUL json. */
+    CO_RECORD_STOP = 3,     /* Finish: leave the loop, run the shutdown hooks, exit 0. */
+    CO_RECORD_BOOKKEEP = 4, /* A job whose worker died: body as JOB, cause set. For a bookkeeper. */
     /* Worker to agent. */
     CO_RECORD_READY = 16, /* Booted; body: JSON about the worker, may be empty. */
     CO_RECORD_END = 17,
-    CO_RECORD_REPLY = 18, /* Answer to CONTROL; flag CO_FLAG_OK or not; body: JSON. */
-    CO_RECORD_LOG = 19,   /* body: level:u8 text. */
+    CO_RECORD_REPLY = 18,       /* Answer to CONTROL; flag CO_FLAG_OK or not; body: JSON. */
+    CO_RECORD_LOG = 19,         /* body: level:u8 text. */
+    CO_RECORD_BOOT_FAILED = 21, /* This worker did not boot; body: why, for people. */
 };
 
 enum {
@@ -135,8 +144,8 @@ struct co_job_msg {
     struct co_job_ref ref;
     int64_t available_at;
     int64_t created_at;
-    uint32_t timeout_ms;  /* Pool or policy default; the job class's own wins in PHP. */
-    int32_t tries;        /* Likewise; 0 = unlimited. */
+    uint32_t timeout_ms;   /* Pool or policy default; the job class's own wins in PHP. */
+    int32_t tries;         /* Likewise; 0 = unlimited. */
     uint64_t memory_bytes; /* Checked after the job; 0 = off. */
     const char *connection;
     uint32_t connection_size;
@@ -146,10 +155,23 @@ struct co_job_msg {
     uint32_t backoff_size;
     const uint8_t *payload; /* NULL when in the overflow file. */
     uint64_t payload_size;
+    uint32_t cause;         /* BOOKKEEP: enum co_cause; 0 otherwise. */
+    uint32_t final;         /* BOOKKEEP: 1 = it must fail now, whatever its tries say. */
+    const char *cause_text; /* BOOKKEEP: for the exception: "worker ended by signal 11 ...". */
+    uint32_t cause_size;
+};
+
+/* Why a job needs a bookkeeper. */
+enum co_cause {
+    CO_CAUSE_TIMEOUT = 1, /* It ran over its time and its own handler did not finish. */
+    CO_CAUSE_CRASH,       /* Its worker died under it: signal, exit(), fatal error. */
+    CO_CAUSE_OOM,         /* Ended for its memory, by us or by the kernel. */
 };
 
 enum {
-    CO_END_RECORD = 1 << 0, /* FAILED: the agent writes the failed_jobs row (plain PHP). */
+    CO_END_RECORD = 1 << 0,  /* FAILED: the agent writes the failed_jobs row (plain PHP). */
+    CO_END_MEMORY = 1 << 1,  /* The worker is over job.memory: replace it. */
+    CO_END_TIMEOUT = 1 << 2, /* Written by the handler of a time limit. */
 };
 
 struct co_end_msg {

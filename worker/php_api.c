@@ -13,6 +13,7 @@
 
 #define NS "Cohort\\Worker"
 #define LOG_TEXT_MAX 4096u
+#define END_FLAGS (CO_END_MEMORY | CO_END_TIMEOUT)
 #define TEXT_BODY_MAX (CO_RECORD_MAX - CO_RECORD_HEADER)
 
 /* A signal that comes between the look at vm_interrupt and the sleep is answered this late. */
@@ -34,6 +35,9 @@
     X(tries)        \
     X(backoff)      \
     X(memory)       \
+    X(cause)        \
+    X(final)        \
+    X(text)         \
     X(name)         \
     X(body)
 
@@ -58,6 +62,7 @@ static struct {
     zend_string *keys[KEY_COUNT];
     zend_string *word_job;
     zend_string *word_control;
+    zend_string *word_bookkeep;
     zend_string *connection; /* Those of the last job: the next one's are mostly the same. */
     zend_string *queue;
     zend_string *backoff;
@@ -157,12 +162,37 @@ static zend_string *payload_of(const struct co_record *record, const struct co_j
     return read_overflow(record->ticket, msg->payload_size);
 }
 
+static const char *cause_name(uint32_t cause)
+{
+    switch ((enum co_cause)cause) {
+    case CO_CAUSE_TIMEOUT:
+        return "timeout";
+    case CO_CAUSE_CRASH:
+        return "crash";
+    case CO_CAUSE_OOM:
+        return "oom";
+    }
+    return "crash"; /* A record without a cause is an agent's mistake, but the job did not end. */
+}
+
+static void put_cause(zend_array *array, const struct co_job_msg *msg)
+{
+    const char *name = cause_name(msg->cause);
+    zval final;
+
+    ZVAL_BOOL(&final, msg->final != 0);
+    put_string(array, KEY_cause, zend_string_init(name, strlen(name), 0));
+    zend_hash_add_new(array, api.keys[KEY_final], &final);
+    put_string(array, KEY_text, zend_string_init(msg->cause_text, msg->cause_size, 0));
+}
+
 static zend_array *job_array(const struct co_record *record, const struct co_job_msg *msg,
                              zend_string *payload)
 {
-    zend_array *array = zend_new_array(16);
+    bool bookkeep = record->type == CO_RECORD_BOOKKEEP;
+    zend_array *array = zend_new_array(bookkeep ? 32 : 16);
 
-    put_string(array, KEY_type, api.word_job);
+    put_string(array, KEY_type, bookkeep ? api.word_bookkeep : api.word_job);
     put_long(array, KEY_ticket, (int64_t)record->ticket);
     put_long(array, KEY_id, msg->ref.job_id);
     put_string(array, KEY_connection,
@@ -177,6 +207,9 @@ static zend_array *job_array(const struct co_record *record, const struct co_job
     put_long(array, KEY_tries, msg->tries);
     put_string(array, KEY_backoff, reuse(&api.backoff, msg->backoff, msg->backoff_size));
     put_long(array, KEY_memory, (int64_t)msg->memory_bytes);
+    if (bookkeep) {
+        put_cause(array, msg);
+    }
     return array;
 }
 
@@ -303,7 +336,7 @@ static PHP_FUNCTION(co_php_api_next)
         if (wait_record(&record) == 0) {
             RETURN_THROWS();
         }
-        if (record.type == CO_RECORD_JOB) {
+        if (record.type == CO_RECORD_JOB || record.type == CO_RECORD_BOOKKEEP) {
             array = read_job(&record);
         } else if (record.type == CO_RECORD_CONTROL) {
             array = read_control(&record);
@@ -361,6 +394,7 @@ ZEND_ARG_TYPE_INFO(0, outcome, IS_LONG, 0)
 ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, delay, IS_LONG, 0, "0")
 ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, error, IS_STRING, 0, "\'\'")
 ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, record, _IS_BOOL, 0, "false")
+ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, flags, IS_LONG, 0, "0")
 ZEND_END_ARG_INFO()
 
 static PHP_FUNCTION(co_php_api_end)
@@ -370,14 +404,16 @@ static PHP_FUNCTION(co_php_api_end)
     zend_long delay = 0;
     zend_string *error = NULL;
     bool record_row = false;
+    zend_long flags = 0;
 
-    ZEND_PARSE_PARAMETERS_START(2, 5)
+    ZEND_PARSE_PARAMETERS_START(2, 6)
     Z_PARAM_LONG(ticket)
     Z_PARAM_LONG(outcome)
     Z_PARAM_OPTIONAL
     Z_PARAM_LONG(delay)
     Z_PARAM_STR(error)
     Z_PARAM_BOOL(record_row)
+    Z_PARAM_LONG(flags)
     ZEND_PARSE_PARAMETERS_END();
     if (!is_current(ticket)) {
         RETURN_THROWS();
@@ -386,11 +422,15 @@ static PHP_FUNCTION(co_php_api_end)
         zend_argument_value_error(2, "must be one of the Cohort\\Worker\\OUTCOME_ constants");
         RETURN_THROWS();
     }
+    if ((flags & ~(zend_long)END_FLAGS) != 0) {
+        zend_argument_value_error(6, "must be made of the Cohort\\Worker\\END_ constants");
+        RETURN_THROWS();
+    }
     uint64_t now_us = co_process_now_us();
     struct co_end_msg msg = {
         .ref = api.job.ref,
         .outcome = (uint32_t)outcome,
-        .flags = record_row ? CO_END_RECORD : 0,
+        .flags = (record_row ? CO_END_RECORD : 0) | (uint32_t)flags,
         .delay_s = clamp(delay),
         .run_us = run_us(now_us),
         .text = error != NULL ? ZSTR_VAL(error) : "",
@@ -556,30 +596,31 @@ static const zend_function_entry functions[] = {
                         ZEND_NS_NAMED_FE(NS, log, zif_co_php_api_log, arginfo_log)
                             ZEND_NS_NAMED_FE(NS, rss, zif_co_php_api_rss, arginfo_rss) PHP_FE_END};
 
-static void define_outcomes(int module_number)
+static void define_constants(int module_number)
 {
     static const struct {
         const char *name;
-        enum co_outcome outcome;
-    } outcomes[] = {
+        zend_long value;
+    } constants[] = {
         {NS "\\OUTCOME_DONE", CO_OUTCOME_DONE},
         {NS "\\OUTCOME_RELEASED", CO_OUTCOME_RELEASED},
         {NS "\\OUTCOME_FAILED", CO_OUTCOME_FAILED},
         {NS "\\OUTCOME_DECLINED", CO_OUTCOME_DECLINED},
         {NS "\\OUTCOME_RETURNED", CO_OUTCOME_RETURNED},
         {NS "\\OUTCOME_LEFT", CO_OUTCOME_LEFT},
+        {NS "\\END_MEMORY", CO_END_MEMORY},
+        {NS "\\END_TIMEOUT", CO_END_TIMEOUT},
     };
-    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++) {
-        zend_register_long_constant(outcomes[i].name, strlen(outcomes[i].name),
-                                    (zend_long)outcomes[i].outcome, CONST_PERSISTENT,
-                                    module_number);
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
+        zend_register_long_constant(constants[i].name, strlen(constants[i].name),
+                                    constants[i].value, CONST_PERSISTENT, module_number);
     }
 }
 
 static PHP_MINIT_FUNCTION(cohort_worker)
 {
     (void)type;
-    define_outcomes(module_number);
+    define_constants(module_number);
     return SUCCESS;
 }
 
@@ -611,6 +652,7 @@ int co_php_api_register(const struct co_options *options)
     }
     api.word_job = permanent("job");
     api.word_control = permanent("control");
+    api.word_bookkeep = permanent("bookkeep");
     return zend_startup_module(&module) == SUCCESS ? CO_OK : CO_EAPP;
 }
 

@@ -17,6 +17,8 @@ static void fuzz_messages(const uint8_t *data, size_t size)
     if (co_job_decode(data, size, &job) == 0) {
         assert(job.payload == NULL || job.payload + job.payload_size <= data + size);
         assert((const uint8_t *)job.backoff + job.backoff_size <= data + size);
+        assert((const uint8_t *)job.cause_text + job.cause_size <= data + size);
+        assert(job.cause <= CO_CAUSE_OOM && job.final <= 1);
     }
     if (co_end_decode(data, size, &end) == 0) {
         assert((const uint8_t *)end.text + end.text_size <= data + size);

@@ -512,6 +512,17 @@ static const struct co_job_msg job = {
 
 /* clang-format off */
 static const uint8_t job_golden[] = {
+    104, 0, 0, 0, 1, 0, 0, 0,
+    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 42, 0, 0, 0, 0, 0, 0, 0,
+    0x00, 0xf1, 0x53, 0x65, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,
+    1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0,
+    0x60, 0xea, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 8, 0, 0, 0, 0,
+    2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0,
+    'd', 'b', 'h', 'i', 'g', 'h', '1', '{', '}',
+};
+/* As an agent of the release before bookkeepers writes it. */
+static const uint8_t job_before[] = {
     96, 0, 0, 0, 1, 0, 0, 0,
     0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 42, 0, 0, 0, 0, 0, 0, 0,
     0x00, 0xf1, 0x53, 0x65, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,
@@ -595,13 +606,70 @@ static void a_newer_version_may_say_more(void **state)
     uint8_t buf[sizeof job_golden + 8];
     struct co_job_msg msg;
     (void)state;
-    memcpy(buf, job_golden, 96);
-    memset(buf + 96, 0xee, 8);
-    memcpy(buf + 104, job_golden + 96, sizeof job_golden - 96);
-    buf[0] = 104;
+    memcpy(buf, job_golden, 104);
+    memset(buf + 104, 0xee, 8);
+    memcpy(buf + 112, job_golden + 104, sizeof job_golden - 104);
+    buf[0] = 112;
     assert_int_equal(co_job_decode(buf, sizeof buf, &msg), CO_OK);
     assert_memory_equal(msg.connection, "db", 2);
     assert_memory_equal(msg.payload, "{}", 2);
+}
+
+static void an_older_version_says_less(void **state)
+{
+    struct co_job_msg msg;
+    (void)state;
+    assert_int_equal(co_job_decode(job_before, sizeof job_before, &msg), CO_OK);
+    assert_memory_equal(msg.payload, "{}", 2);
+    assert_int_equal(msg.cause, 0);
+    assert_int_equal(msg.cause_size, 0);
+}
+
+static struct co_job_msg died(void)
+{
+    struct co_job_msg msg = job;
+    msg.cause = CO_CAUSE_CRASH;
+    msg.final = 1;
+    msg.cause_text = "signal 11";
+    msg.cause_size = 9;
+    return msg;
+}
+
+static void the_cause_of_a_death_travels(void **state)
+{
+    uint8_t buf[CO_RECORD_MAX];
+    struct co_job_msg msg = died();
+    (void)state;
+    int size = co_job_encode(&msg, buf, sizeof buf);
+    assert_int_equal(size, sizeof job_golden + 9);
+    assert_int_equal(co_job_decode(buf, (size_t)size, &msg), CO_OK);
+    assert_int_equal(msg.cause, CO_CAUSE_CRASH);
+    assert_int_equal(msg.final, 1);
+    assert_int_equal(msg.cause_size, 9);
+    assert_memory_equal(msg.cause_text, "signal 11", 9);
+    assert_memory_equal(msg.payload, "{}", 2);
+    assert_int_equal(co_job_decode(buf, (size_t)size - 1, &msg), CO_EMALFORMED);
+    buf[92] = CO_CAUSE_OOM + 1;
+    assert_int_equal(co_job_decode(buf, (size_t)size, &msg), CO_EMALFORMED);
+    buf[92] = CO_CAUSE_OOM;
+    buf[96] = 2;
+    assert_int_equal(co_job_decode(buf, (size_t)size, &msg), CO_EMALFORMED);
+}
+
+static void a_cause_that_does_not_fit_is_refused(void **state)
+{
+    static char text[CO_RECORD_MAX];
+    uint8_t buf[CO_RECORD_MAX];
+    struct co_job_msg msg = died();
+    (void)state;
+    msg.payload = NULL;
+    msg.cause_text = text;
+    msg.cause_size = BODY_MAX - 104 - 7;
+    assert_int_equal(co_job_encode(&msg, buf, sizeof buf), BODY_MAX);
+    msg.cause_size++;
+    assert_int_equal(co_job_encode(&msg, buf, sizeof buf), CO_ETOOBIG);
+    msg.cause_size = UINT32_MAX;
+    assert_int_equal(co_job_encode(&msg, buf, sizeof buf), CO_ETOOBIG);
 }
 
 static void a_payload_that_does_not_fit_goes_by_overflow(void **state)
@@ -612,7 +680,7 @@ static void a_payload_that_does_not_fit_goes_by_overflow(void **state)
     struct co_job_msg msg;
     (void)state;
     large.payload = payload;
-    large.payload_size = BODY_MAX - 96 - 7;
+    large.payload_size = BODY_MAX - 104 - 7;
     assert_int_equal(co_job_encode(&large, buf, sizeof buf), BODY_MAX);
     large.payload_size++;
     assert_int_equal(co_job_encode(&large, buf, sizeof buf), CO_ETOOBIG);
@@ -621,7 +689,7 @@ static void a_payload_that_does_not_fit_goes_by_overflow(void **state)
     large.payload_size = 1u << 20;
     large.payload = NULL;
     int size = co_job_encode(&large, buf, sizeof buf);
-    assert_int_equal(size, 96 + 7);
+    assert_int_equal(size, 104 + 7);
     assert_int_equal(co_job_decode(buf, (size_t)size, &msg), CO_OK);
     assert_null(msg.payload);
     assert_int_equal(msg.payload_size, 1u << 20);
@@ -687,6 +755,9 @@ int main(void)
         FRESH(end_bytes_are_what_we_promised),
         FRESH(every_cut_is_refused),
         FRESH(a_newer_version_may_say_more),
+        FRESH(an_older_version_says_less),
+        FRESH(the_cause_of_a_death_travels),
+        FRESH(a_cause_that_does_not_fit_is_refused),
         FRESH(a_payload_that_does_not_fit_goes_by_overflow),
         FRESH(a_long_error_text_is_cut),
         FRESH(only_an_agent_says_crashed_or_lost),

@@ -390,10 +390,9 @@ static struct worker *ready_worker(void)
     return worker;
 }
 
-static uint64_t send_job(struct worker *worker, const char *payload, size_t size)
+static struct co_job_msg job_of(const char *payload, size_t size)
 {
-    uint8_t body[CO_RECORD_MAX];
-    struct co_job_msg msg = {
+    return (struct co_job_msg){
         .ref = {.source = 9, .job_id = 42, .reserved_at = 1700000000, .attempts = 2},
         .timeout_ms = 1500,
         .tries = 3,
@@ -406,12 +405,17 @@ static uint64_t send_job(struct worker *worker, const char *payload, size_t size
         .payload = (const uint8_t *)payload,
         .payload_size = size,
     };
-    struct co_record record = {.type = CO_RECORD_JOB, .ticket = ++agent.ticket, .body = body};
+}
+
+static uint64_t send_work(struct worker *worker, enum co_record_type type, struct co_job_msg msg)
+{
+    uint8_t body[CO_RECORD_MAX];
+    struct co_record record = {.type = (uint16_t)type, .ticket = ++agent.ticket, .body = body};
     int n = co_job_encode(&msg, body, sizeof body);
     if (n == CO_ETOOBIG) {
         char path[400];
         snprintf(path, sizeof path, "%s.i%" PRIu64, worker->path, record.ticket);
-        write_file(path, payload, size);
+        write_file(path, (const char *)msg.payload, (size_t)msg.payload_size);
         msg.payload = NULL;
         record.flags = CO_FLAG_OVERFLOW;
         n = co_job_encode(&msg, body, sizeof body);
@@ -420,6 +424,11 @@ static uint64_t send_job(struct worker *worker, const char *payload, size_t size
     record.size = (uint32_t)n;
     send_record(worker, &record);
     return record.ticket;
+}
+
+static uint64_t send_job(struct worker *worker, const char *payload, size_t size)
+{
+    return send_work(worker, CO_RECORD_JOB, job_of(payload, size));
 }
 
 static void send_code(struct worker *worker, const char *code)
@@ -604,6 +613,58 @@ static void a_job_arrives_with_all_it_has(void **state)
     assert_int_equal(worker->wire->slot.job.job_id, 42);
 }
 
+static void expect_text(const struct co_end_msg *end, const char *want)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%.*s", (int)end->text_size, end->text);
+    assert_string_equal(text, want);
+}
+
+static void a_bookkeeper_is_told_what_happened(void **state)
+{
+    static const struct {
+        enum co_cause cause;
+        uint32_t final;
+        const char *want;
+    } rows[] = {
+        {CO_CAUSE_TIMEOUT, 0, "[\"bookkeep\",42,\"timeout\",false,\"worker 3 ended\"]"},
+        {CO_CAUSE_CRASH, 1, "[\"bookkeep\",42,\"crash\",true,\"worker 3 ended\"]"},
+        {CO_CAUSE_OOM, 1, "[\"bookkeep\",42,\"oom\",true,\"worker 3 ended\"]"},
+    };
+    static const char code[] =
+        "{\"eval\":\"return json_encode([$m['type'], $m['id'], $m['cause'],"
+        " $m['final'], $m['text']]);\"}";
+    (void)state;
+    struct worker *worker = fork_worker(CO_KIND_BOOKKEEPER);
+    struct co_record ready = receive(worker, CO_RECORD_READY);
+    assert_non_null(strstr((const char *)ready.body, "\"kind\":\"bookkeeper\""));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct co_job_msg msg = job_of(code, sizeof code - 1);
+        msg.cause = rows[i].cause;
+        msg.final = rows[i].final;
+        msg.cause_text = "worker 3 ended";
+        msg.cause_size = 14;
+        uint64_t ticket = send_work(worker, CO_RECORD_BOOKKEEP, msg);
+        struct co_end_msg end = expect_end(worker, ticket);
+        expect_text(&end, rows[i].want);
+        assert_int_equal(worker->wire->slot.begun, ticket);
+    }
+}
+
+static void an_end_carries_its_flags(void **state)
+{
+    (void)state;
+    struct worker *worker = ready_worker();
+    send_code(
+        worker,
+        "\\\\Cohort\\\\Worker\\\\end($m['ticket'], 1, 0, '', false,"
+        " \\\\Cohort\\\\Worker\\\\END_MEMORY | \\\\Cohort\\\\Worker\\\\END_TIMEOUT); exit(0);");
+    struct co_end_msg end = expect_end(worker, agent.ticket);
+    assert_int_equal(end.outcome, CO_OUTCOME_DONE);
+    assert_int_equal(end.flags, CO_END_MEMORY | CO_END_TIMEOUT);
+    assert_int_equal(exit_code_of(worker), 0);
+}
+
 static void payloads_of_any_size_arrive_whole(void **state)
 {
     static const size_t sizes[] = {0, 1, 15 * 1024, 16 * 1024, 40 * 1024, 1024 * 1024};
@@ -725,6 +786,7 @@ static void wrong_calls_are_refused_with_words(void **state)
         {"W\\end(9, 1)", "ticket 9 is not the one"},
         {"W\\begin(0)", "ticket 0 is not the one"},
         {"W\\log('loud', '')", "must be debug, info, warn or error"},
+        {"W\\end(9, 1, flags: 2)", "ticket 9 is not the one"},
         {"W\\ready(str_repeat('x', 20000))", "must be at most 16368 bytes"},
     };
     (void)state;
@@ -1006,6 +1068,8 @@ int main(void)
         WITH_ZYGOTE(workers_outlive_their_zygote),
         WITH_ZYGOTE(a_worker_holds_no_socket_and_gives_nothing_on),
         WITH_ZYGOTE(a_job_arrives_with_all_it_has),
+        WITH_ZYGOTE(a_bookkeeper_is_told_what_happened),
+        WITH_ZYGOTE(an_end_carries_its_flags),
         WITH_ZYGOTE(payloads_of_any_size_arrive_whole),
         WITH_ZYGOTE(a_large_answer_goes_by_overflow),
         WITH_ZYGOTE(nothing_is_lost_when_the_agent_is_slow),
