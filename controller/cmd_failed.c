@@ -58,7 +58,8 @@ static void add_row(void *arg, const struct co_cli_failed *failed)
     co_table_cell(cells[2], failed->connection[0] != '\0' ? ":" : "");
     co_table_cell(cells[2], failed->queue);
     co_table_cell(cells[3], failed->payload_size > 0 ? co_table_bytes(failed->payload_size, size)
-                                                     : failed->job);
+                            : failed->job[0] != '\0' ? failed->job
+                                                     : "-");
     co_table_cell(cells[4], why);
 }
 

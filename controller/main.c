@@ -133,7 +133,9 @@ static const struct command {
      1,
      2,
      {OPT_CONNECTION},
-     "The payload is what the application's queue stores: for Laravel a JSON object with \"job\".\n"
+     "For Laravel the payload is what its queue stores, a JSON object with \"job\"; for plain PHP "
+     "any\n"
+     "JSON, which the handler gets as the job's data.\n"
      "Without FILE, or with -, it is read from standard input.\n"
      "\n"
      "  cohort push emails payload.json\n"

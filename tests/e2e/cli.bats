@@ -146,12 +146,12 @@ begin() {
 
 @test "cli: push, failed list, show, retry, forget" {
     begin --tries 1
-    printf '{"job":"mail","data":{"id":"a","do":["throw","throw","ok"]}}' >"$DIR/payload"
+    printf '{"id":"a","do":["throw","throw","ok"]}' >"$DIR/payload"
     expect 0 push mail "$DIR/payload" --run-dir "$RUN"
     has "$OUTPUT" "is on queue mail"
     wait_for 10 failed_is 1
     expect 0 failed list --run-dir "$RUN"
-    has "$OUTPUT" mail "a attempt 1"
+    has "$OUTPUT" "mail" "RuntimeException: a attempt 1"
     local id
     id=$(cli failed list --json --run-dir "$RUN" | jq -r '.jobs[0].id')
     expect 0 failed show "$id" --run-dir "$RUN"
