@@ -240,6 +240,21 @@ static bool examine(struct co_db *db, const void *payload, uint64_t size,
     return true;
 }
 
+/* Hardly any job ever crashed, so most claims do not ask. */
+static int read_crashes(struct co_db *db, struct co_turn_claim *claim, struct co_err *err)
+{
+    sqlite3_stmt *stmt = db->losses ? co_db_stmt(db, CO_STMT_CRASH_GET, err) : NULL;
+    int code = stmt == NULL ? 0
+                            : co_db_step(db, stmt, err, "it", claim->job_id,
+                                         db->tables[claim->table].config->table);
+
+    if (code > 0) {
+        claim->crashes = (uint32_t)sqlite3_column_int64(stmt, 0);
+        sqlite3_reset(stmt);
+    }
+    return code < 0 ? code : 0;
+}
+
 static int copy_payload(struct co_turn_claim *claim, const void *payload, uint64_t size,
                         struct co_err *err)
 {
@@ -302,6 +317,9 @@ static int claim_row(struct co_db *db, struct co_turn *turn, struct co_turn_want
     want->ret_count++;
     *bytes += size;
     code = reserve(db, claim, err);
+    if (code >= 0) {
+        code = read_crashes(db, claim, err);
+    }
     return code < 0 ? code : TOOK_IT;
 }
 

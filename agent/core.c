@@ -58,6 +58,15 @@ static void end_ticket(struct co_core *core, struct co_ticket *ticket, enum co_o
     co_tickets_end(&core->tickets, ticket, outcome, delay_s);
 }
 
+/* What waits in a queue goes back to its source, as if it had never been claimed. */
+static void return_queue(struct co_core *core, struct co_queue *queue, co_ms now)
+{
+    while (queue->waiting.head != 0) {
+        end_ticket(core, &core->tickets.table[queue->waiting.head - 1], CO_OUTCOME_RETURNED, 0,
+                   now);
+    }
+}
+
 static void count_outcome(struct co_queue_counts *counts, enum co_outcome outcome)
 {
     switch (outcome) {
@@ -80,6 +89,7 @@ static void count_outcome(struct co_queue_counts *counts, enum co_outcome outcom
     case CO_OUTCOME_LOST:
         counts->lost += 1;
         break;
+    case CO_OUTCOME_QUARANTINED:
     case CO_OUTCOME_RETURNED:
         break;
     }
@@ -92,34 +102,80 @@ struct appetite {
     uint32_t total; /* And how many more to hold ahead. */
 };
 
+/* Sources whose tickets may be handed over, now or after a fresh look, a bit each. One that does
+ * not answer must not keep the others' jobs from the workers. */
+static uint32_t answering(const struct co_core *core, co_ms now)
+{
+    uint32_t sources = 0;
+
+    for (uint32_t i = 0; i < core->n_sources; i++) {
+        const struct co_source *source = &core->sources[i];
+        if (source->up && now - source->last_good <= CO_SOURCE_STALE) {
+            sources |= 1u << i;
+        }
+    }
+    return sources;
+}
+
+/* Tickets of the pool that wait for nothing but a worker. */
+static uint32_t servable(const struct co_core *core, uint32_t pool, co_ms now)
+{
+    uint32_t sources = answering(core, now);
+    uint32_t n = core->tickets.waiting[pool];
+
+    for (uint32_t i = 0; n > 0 && i < core->tickets.n_queues; i++) {
+        const struct co_queue *queue = &core->tickets.queues[i];
+        if (queue->pool == pool &&
+            (now < queue->hold_until || (sources & (1u << queue->source)) == 0)) {
+            n -= queue->waiting.count;
+        }
+    }
+    return n;
+}
+
 static struct appetite appetite_of(const struct co_core *core, uint32_t pool,
                                    const struct co_source *source, co_ms now)
 {
-    uint32_t waiting = core->tickets.waiting[pool];
     uint32_t idle = core->pools[pool].pool.n_idle;
-    uint32_t ahead = core->pools[pool].claim != CO_CLAIM_AUTO ? core->pools[pool].claim
-                                                              : co_source_prefetch(source, now);
-    uint32_t hold = core->pools[pool].claim != CO_CLAIM_AUTO ? ahead : idle + ahead;
+    uint32_t claim = core->pools[pool].claim;
     struct appetite appetite = {0};
+    uint32_t waiting, hold;
 
     if (core->pools[pool].pool.draining || co_pool_alive(&core->pools[pool].pool) == 0) {
         return appetite;
     }
+    waiting = servable(core, pool, now);
+    hold = claim != CO_CLAIM_AUTO ? claim : idle + co_source_prefetch(source, now);
     appetite.idle = idle > waiting ? idle - waiting : 0;
     appetite.total = hold > waiting ? hold - waiting : 0;
-    if (appetite.total > CO_TICKETS_MAX - core->tickets.n_used) {
-        appetite.total = CO_TICKETS_MAX - core->tickets.n_used;
-    }
     return appetite;
+}
+
+/* How many tickets there is room for, whatever the turns under way bring. */
+static uint32_t room(const struct co_core *core)
+{
+    uint32_t used = core->tickets.n_used;
+
+    for (uint32_t i = 0; i < core->n_sources; i++) {
+        used += core->claims_asked[i];
+    }
+    return used < CO_TICKETS_MAX ? CO_TICKETS_MAX - used : 0;
 }
 
 static bool wants_anything(const struct co_core *core, const struct co_source *source,
                            uint32_t index, co_ms now)
 {
+    bool hungry[CO_POOLS_MAX] = {false};
+
+    if (source->in_flight || room(core) == 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < core->n_pools; i++) {
+        hungry[i] = appetite_of(core, i, source, now).total > 0;
+    }
     for (uint32_t i = 0; i < core->tickets.n_queues; i++) {
         const struct co_queue *queue = &core->tickets.queues[i];
-        if (queue->source == index && now >= queue->hold_until &&
-            appetite_of(core, queue->pool, source, now).total > 0) {
+        if (queue->source == index && hungry[queue->pool] && now >= queue->hold_until) {
             return true;
         }
     }
@@ -152,54 +208,80 @@ static uint32_t lowest_rank(const struct co_core *core, uint32_t pool)
 }
 
 /* One want; what is not first in a strict order is claimed for idle workers alone. */
-static void add_want(struct co_core *core, struct co_turn *turn, uint32_t index, co_ms now)
+static void add_want(struct co_core *core, struct co_turn *turn, uint32_t index, bool first,
+                     const struct appetite *appetite)
 {
     struct co_queue *queue = &core->tickets.queues[index];
-    struct appetite appetite = appetite_of(core, queue->pool, &core->sources[queue->source], now);
-    bool first = queue->rank == lowest_rank(core, queue->pool);
-    uint32_t count = first                            ? appetite.total
-                     : appetite.idle < appetite.total ? appetite.idle
-                                                      : appetite.total;
+    uint32_t asked = core->claims_asked[queue->source];
+    uint32_t count = first ? appetite->total
+                           : (appetite->idle < appetite->total ? appetite->idle : appetite->total);
 
-    if (count == 0 || now < queue->hold_until || turn->n_wants == CO_TURN_WANTS_MAX) {
+    count = count < room(core) ? count : room(core);
+    count = count < CO_TURN_CLAIMS_MAX ? count : CO_TURN_CLAIMS_MAX;
+    if (count == 0 || turn->n_wants == CO_TURN_WANTS_MAX) {
         return;
     }
+    asked = asked + count < CO_TURN_CLAIMS_MAX ? asked + count : CO_TURN_CLAIMS_MAX;
+    core->claims_asked[queue->source] = asked;
     turn->wants[turn->n_wants] = (struct co_turn_want){
         .group = queue->pool,
         .rank = queue->rank,
         .table = queue->table,
         .queue = index,
-        .count = count < CO_TURN_CLAIMS_MAX ? count : CO_TURN_CLAIMS_MAX,
+        .count = count,
         .bytes = CLAIM_BYTES,
     };
     memcpy(turn->wants[turn->n_wants].name, queue->name, sizeof queue->name);
     turn->n_wants += 1;
 }
 
-/* Queues in the order of their ranks; among equals the first asked changes from turn to turn. */
+/* The pool's queues of that rank at that source that may be asked; *ret_next: the next rank. */
+static uint32_t members(const struct co_core *core, uint32_t pool, uint32_t source, uint32_t rank,
+                        co_ms now, uint32_t *ret_list, uint32_t *ret_next)
+{
+    uint32_t n = 0;
+
+    *ret_next = UINT32_MAX;
+    for (uint32_t i = 0; i < core->tickets.n_queues; i++) {
+        const struct co_queue *queue = &core->tickets.queues[i];
+        if (queue->pool != pool) {
+            continue;
+        }
+        if (queue->rank == rank && queue->source == source && now >= queue->hold_until) {
+            ret_list[n++] = i;
+        } else if (queue->rank > rank && queue->rank < *ret_next) {
+            *ret_next = queue->rank;
+        }
+    }
+    return n;
+}
+
+/* A pool's queues in the order of their ranks; among equals the first asked changes from turn to
+ * turn, so that none is asked for ever after another that always has jobs. */
+static void fill_pool_wants(struct co_core *core, uint32_t source, uint32_t pool,
+                            struct co_turn *turn, co_ms now)
+{
+    struct appetite appetite = appetite_of(core, pool, &core->sources[source], now);
+    uint32_t turned = core->pools[pool].rotate[source]++;
+    uint32_t first = lowest_rank(core, pool);
+    uint32_t next;
+
+    if (appetite.total == 0) {
+        return;
+    }
+    for (uint32_t rank = first; rank != UINT32_MAX; rank = next) {
+        uint32_t list[CO_QUEUES_MAX];
+        uint32_t n = members(core, pool, source, rank, now, list, &next);
+        for (uint32_t k = 0; k < n; k++) {
+            add_want(core, turn, list[(k + turned) % n], rank == first, &appetite);
+        }
+    }
+}
+
 static void fill_wants(struct co_core *core, uint32_t source, struct co_turn *turn, co_ms now)
 {
-    uint32_t n = core->tickets.n_queues;
-
     for (uint32_t pool = 0; pool < core->n_pools; pool++) {
-        uint32_t rank = lowest_rank(core, pool);
-        uint32_t turned = core->pools[pool].rotate++;
-        while (rank != UINT32_MAX) {
-            uint32_t next = UINT32_MAX;
-            for (uint32_t k = 0; k < n; k++) {
-                uint32_t i = (k + turned) % n;
-                const struct co_queue *queue = &core->tickets.queues[i];
-                if (queue->pool != pool) {
-                    continue;
-                }
-                if (queue->rank == rank && queue->source == source) {
-                    add_want(core, turn, i, now);
-                } else if (queue->rank > rank && queue->rank < next) {
-                    next = queue->rank;
-                }
-            }
-            rank = next;
-        }
+        fill_pool_wants(core, source, pool, turn, now);
     }
 }
 
@@ -329,7 +411,9 @@ static void admitted(struct co_core *core, struct co_turn *turn, co_ms now)
         int code = co_tickets_admit(&core->tickets, claim->queue, claim, now, &ticket);
         assert(code == CO_OK); /* The wants left room for it. */
         (void)code;
-        (void)ticket;
+        if (now < core->tickets.queues[claim->queue].hold_until) {
+            end_ticket(core, ticket, CO_OUTCOME_RETURNED, 0, now);
+        }
     }
 }
 
@@ -405,6 +489,7 @@ static void step_turn(struct co_core *core, const struct co_event *event, struct
     struct co_source *source = &core->sources[event->source];
     struct co_turn *turn = event->turn;
 
+    core->claims_asked[event->source] = 0;
     co_source_done(source, turn, event->now, event->wall_ms);
     if (turn->code < 0) {
         take_back(core, turn, event->now);
@@ -429,6 +514,14 @@ static void step_turn(struct co_core *core, const struct co_event *event, struct
 
 /* ---- workers ---- */
 
+/* Vetoed: what else waits in that queue goes back as well, so that it is neither in the way of
+ * others nor handed over before the older job that was declined. */
+static void decline(struct co_core *core, struct co_queue *queue, co_ms now)
+{
+    queue->hold_until = now + DECLINE_HOLD;
+    return_queue(core, queue, now);
+}
+
 static void step_ended(struct co_core *core, const struct co_event *event, struct co_update *update)
 {
     struct co_ticket *ticket = co_tickets_get(&core->tickets, event->ticket);
@@ -441,7 +534,7 @@ static void step_ended(struct co_core *core, const struct co_event *event, struc
         return; /* A worker cannot speak for another's ticket. */
     }
     if (event->outcome == CO_OUTCOME_DECLINED) {
-        core->tickets.queues[ticket->queue].hold_until = event->now + DECLINE_HOLD;
+        decline(core, &core->tickets.queues[ticket->queue], event->now);
     } else if (event->outcome != CO_OUTCOME_RETURNED) {
         if (!ticket->began) {
             ticket->began = true;
@@ -492,11 +585,8 @@ static void step_began(struct co_core *core, const struct co_event *event)
 
 static void return_waiting(struct co_core *core, co_ms now)
 {
-    for (uint32_t i = 0; i < CO_TICKETS_MAX; i++) {
-        struct co_ticket *ticket = &core->tickets.table[i];
-        if (ticket->state == CO_TICKET_QUEUED) {
-            end_ticket(core, ticket, CO_OUTCOME_RETURNED, 0, now);
-        }
+    for (uint32_t i = 0; i < core->tickets.n_queues; i++) {
+        return_queue(core, &core->tickets.queues[i], now);
     }
 }
 
@@ -537,9 +627,9 @@ static void drain_on(struct co_core *core, co_ms now, struct co_update *update)
             source->closing = true;
             source->closing_at = now;
         }
-        /* A source that never answered holds nothing of ours; one that stopped answering gets its
-         * jobs from our successor, who reads our wires. */
-        all_closed = all_closed && (source->closed || !source->ever_up ||
+        /* A source that never answered holds nothing of ours, unless the first answer is on its
+         * way; one that stopped answering gets its jobs from our successor, who reads our wires. */
+        all_closed = all_closed && (source->closed || (!source->ever_up && !source->in_flight) ||
                                     (!source->up && now - source->closing_at > CLOSE_PATIENCE));
     }
     for (uint32_t i = 0; all_closed && i < core->n_pools; i++) {
@@ -561,8 +651,10 @@ static void hand_over(struct co_core *core, uint32_t index, co_ms now, struct co
     struct co_pool *pool = &core->pools[index].pool;
     int worker;
 
-    while (!pool->draining && (worker = co_pool_idle(pool)) >= 0) {
-        struct co_ticket *ticket = co_tickets_next(&core->tickets, index, now);
+    while (!pool->draining && core->tickets.waiting[index] > 0 &&
+           (worker = co_pool_idle(pool)) >= 0) {
+        struct co_ticket *ticket =
+            co_tickets_next(&core->tickets, index, answering(core, now), now);
         if (ticket == NULL || !co_source_fresh(source_of(core, ticket), now)) {
             return;
         }

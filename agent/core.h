@@ -70,7 +70,7 @@ struct co_action {
     enum co_exit_reason reason; /* After EXITED: none; see co_core.last_exit. */
 };
 
-#define CO_ACTIONS_MAX 4096
+#define CO_ACTIONS_MAX 8192 /* A fast drain of all pools kills and stops every worker. */
 
 struct co_update {
     uint32_t n;
@@ -86,10 +86,11 @@ struct co_core {
         bool present;
         bool drained; /* END_ZYGOTE was said. */
         struct co_hist wait, service;
-        uint32_t rotate; /* Whose turn it is among queues of one rank. */
+        uint32_t rotate[CO_SOURCES_MAX]; /* Whose turn it is among queues of one rank. */
     } pools[CO_POOLS_MAX];
     uint32_t n_sources;
     struct co_source sources[CO_SOURCES_MAX];
+    uint32_t claims_asked[CO_SOURCES_MAX]; /* What the turn under way may bring at most. */
     struct co_tickets tickets;
     bool draining;
     bool drain_fast;

@@ -74,6 +74,10 @@ static const char *const db_sql[CO_DB_STMTS] = {
     [CO_STMT_LOSS_ADD] =
         "INSERT INTO cohort_losses(job, tbl, losses) VALUES(?1, ?2, 1)"
         " ON CONFLICT DO UPDATE SET losses=losses+1 RETURNING losses",
+    [CO_STMT_CRASH_ADD] =
+        "INSERT INTO cohort_losses(job, tbl, losses, crashes) VALUES(?1, ?2, 0, 1)"
+        " ON CONFLICT DO UPDATE SET crashes=crashes+1",
+    [CO_STMT_CRASH_GET] = "SELECT crashes FROM cohort_losses WHERE job=?1 AND tbl=?2",
     [CO_STMT_LOSS_DROP] = "DELETE FROM cohort_losses WHERE job=?1 AND tbl=?2",
     [CO_STMT_LOSS_ANY] = "SELECT 1 FROM cohort_losses LIMIT 1",
     [CO_STMT_AGENT_PUT] =

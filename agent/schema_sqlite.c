@@ -17,7 +17,8 @@ static const char side_tables[] =
     " tbl TEXT NOT NULL, job INTEGER NOT NULL, queue, payload, reason TEXT NOT NULL,"
     " since INTEGER NOT NULL, attempts, available_at, created_at);"
     "CREATE TABLE IF NOT EXISTS cohort_losses(job INTEGER NOT NULL, tbl TEXT NOT NULL,"
-    " losses INTEGER NOT NULL, PRIMARY KEY(job, tbl)) WITHOUT ROWID;";
+    " losses INTEGER NOT NULL, crashes INTEGER NOT NULL DEFAULT 0,"
+    " PRIMARY KEY(job, tbl)) WITHOUT ROWID;";
 
 /* Laravel's own layout, so that its worker and commands can be pointed at our file. */
 static const char plain_jobs[] =

@@ -177,6 +177,24 @@ static int lose_job(struct co_db *db, const struct co_settle *s, bool begun, str
     return put_back(db, s, crashed ? (begun ? 0 : 1) : (begun ? -1 : 0), err);
 }
 
+/* It took its worker down: counted beside the job, for a job without a limit of tries. */
+static int crash_job(struct co_db *db, const struct co_settle *s, int64_t add, struct co_err *err)
+{
+    int code = co_db_write(db, co_db_stmt(db, CO_STMT_CRASH_ADD, err), err, "it", s->job_id,
+                           name_of(db, s->table));
+
+    db->losses = true;
+    return code < 0 ? code : put_back(db, s, add, err);
+}
+
+static int put_aside(struct co_db *db, const struct co_settle *s, struct co_err *err)
+{
+    int code = co_claim_quarantine(db, s->table, s->job_id,
+                                   s->text != NULL ? s->text : "it could not be ended", err);
+
+    return code < 0 ? code : 1;
+}
+
 /* How many of the job's rows changed. begun: the start is in `attempts` already. */
 static int apply_outcome(struct co_db *db, const struct co_settle *s, bool begun,
                          struct co_err *err)
@@ -197,7 +215,9 @@ static int apply_outcome(struct co_db *db, const struct co_settle *s, bool begun
     case CO_OUTCOME_LEFT:
         return leave_job(db, s, add, err);
     case CO_OUTCOME_CRASHED:
-        return put_back(db, s, add, err);
+        return crash_job(db, s, add, err);
+    case CO_OUTCOME_QUARANTINED:
+        return put_aside(db, s, err);
     case CO_OUTCOME_LOST:
         return lose_job(db, s, begun, err);
     }
@@ -222,7 +242,8 @@ int co_settle_apply(struct co_db *db, const struct co_settle *s, bool *ret_appli
         return code;
     }
     /* A loss, a record and a quarantine write elsewhere first: only when the job is ours. */
-    if (s->outcome == CO_OUTCOME_LOST || s->outcome == CO_OUTCOME_FAILED) {
+    if (s->outcome == CO_OUTCOME_LOST || s->outcome == CO_OUTCOME_FAILED ||
+        s->outcome == CO_OUTCOME_CRASHED || s->outcome == CO_OUTCOME_QUARANTINED) {
         code = co_hold_fence(db, s->table, s->job_id, s->reserved_at, err);
         if (code <= 0) {
             return code;

@@ -115,6 +115,7 @@ int co_tickets_admit(struct co_tickets *tickets, uint32_t queue, struct co_turn_
     ticket->available_at = claim->available_at;
     ticket->created_at = claim->created_at;
     ticket->attempts = claim->attempts;
+    ticket->crashes = claim->crashes;
     ticket->admitted_at = now;
     ticket->payload = claim->payload;
     ticket->payload_size = claim->payload_size;
@@ -132,15 +133,17 @@ struct co_ticket *co_tickets_get(struct co_tickets *tickets, uint64_t id)
     return ticket->state != CO_TICKET_FREE && ticket->id == id ? ticket : NULL;
 }
 
-struct co_ticket *co_tickets_next(struct co_tickets *tickets, uint32_t pool, co_ms now)
+struct co_ticket *co_tickets_next(struct co_tickets *tickets, uint32_t pool, uint32_t sources,
+                                  co_ms now)
 {
     struct co_ticket *best = NULL;
     uint32_t best_rank = 0;
 
-    for (uint32_t i = 0; i < tickets->n_queues; i++) {
+    for (uint32_t i = 0; tickets->waiting[pool] > 0 && i < tickets->n_queues; i++) {
         struct co_queue *queue = &tickets->queues[i];
         struct co_ticket *head = at(tickets, queue->waiting.head);
-        if (head == NULL || queue->pool != pool || now < queue->hold_until) {
+        if (head == NULL || queue->pool != pool || now < queue->hold_until ||
+            (sources & (1u << queue->source)) == 0) {
             continue;
         }
         if (best == NULL || queue->rank < best_rank ||

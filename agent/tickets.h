@@ -40,6 +40,7 @@ struct co_ticket {
     int64_t available_at;
     int64_t created_at;
     uint32_t attempts; /* Starts before this one, as stored. */
+    uint32_t crashes;  /* Workers it took down before. */
     uint32_t pool;     /* GIVEN, ENDED: who has it. */
     uint32_t worker;
     co_ms admitted_at;
@@ -106,8 +107,10 @@ int co_tickets_admit(struct co_tickets *tickets, uint32_t queue, struct co_turn_
 /* The ticket of that number, or NULL. */
 struct co_ticket *co_tickets_get(struct co_tickets *tickets, uint64_t id);
 
-/* The ticket the pool must serve next: lowest rank first, then the lowest number; NULL if none. */
-struct co_ticket *co_tickets_next(struct co_tickets *tickets, uint32_t pool, co_ms now);
+/* The ticket the pool must serve next: lowest rank first, then the lowest number; NULL if none.
+ * Only those of the given sources (a bit each) count. */
+struct co_ticket *co_tickets_next(struct co_tickets *tickets, uint32_t pool, uint32_t sources,
+                                  co_ms now);
 
 /* QUEUED -> GIVEN. */
 void co_tickets_give(struct co_tickets *tickets, struct co_ticket *ticket, uint32_t worker,

@@ -71,6 +71,7 @@ struct co_turn_claim {
     int64_t available_at;
     int64_t created_at;
     uint32_t attempts; /* As stored: starts before this one. */
+    uint32_t crashes;  /* Workers it took down already. */
     uint8_t *payload;  /* malloc'd, owned by the turn; take it by setting NULL. NUL-terminated. */
     uint64_t payload_size;
     struct co_payload_facts facts;
