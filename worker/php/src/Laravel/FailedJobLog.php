@@ -6,6 +6,7 @@ namespace Cohort\Laravel;
 
 use Cohort\ErrorText;
 use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Database\QueryException;
 use Illuminate\Queue\Events\JobFailed;
 
 use function Cohort\Worker\log;
@@ -20,6 +21,8 @@ final class FailedJobLog
 {
     private const PATIENCE_NS = 1_000_000_000;
     private const PAUSE_US = 2_000;
+    /** SQLSTATEs of a broken unique key: SQLite and MySQL, PostgreSQL. */
+    private const DUPLICATE = ['23000', '23505'];
 
     private static ?self $registered = null;
 
@@ -87,24 +90,18 @@ final class FailedJobLog
         while (true) {
             try {
                 return $this->log($event);
-            } catch (\Throwable $error) {
-                if (!$this->isRecorded($event)) {
+            } catch (QueryException $error) {
+                if (!in_array((string) $error->getCode(), self::DUPLICATE, true)) {
                     throw $error;
                 }
             }
             // In a transaction waiting would keep others from the database: the retry among them.
             if (hrtime(true) >= $until || Connections::inTransaction($this->app)) {
-                $this->failer()->forget($event->job->uuid());
+                $this->failer()->forget((string) $event->job->uuid());
                 return $this->log($event);
             }
             usleep(self::PAUSE_US);
         }
-    }
-
-    private function isRecorded(JobFailed $event): bool
-    {
-        $uuid = $event->job->uuid();
-        return $uuid !== null && $this->failer()->find($uuid) !== null;
     }
 
     private function log(JobFailed $event): mixed

@@ -50,7 +50,7 @@ class Act implements ShouldQueue
             'grow' => $GLOBALS['grown'] = str_repeat('x', 40 << 20),
             'scoped' => Wire::record('scoped', app('scoped')['id']),
             'pdo' => [$db->select('select 1'), Wire::record('same_pdo', $db->getPdo() === ($GLOBALS['boot_pdo'] ?? null))],
-            'fail_retried' => [$this->forgetWhenLookedFor($db), throw new \DomainException('again')],
+            'fail_retried' => [$this->forgetAfterClash(), throw new \DomainException('again')],
             'batch_race' => $this->raceForBatch(),
             'term' => [posix_kill(getmypid(), SIGTERM), posix_kill(getmypid(), SIGUSR2)],
         };
@@ -80,13 +80,23 @@ class Act implements ShouldQueue
         app(\Illuminate\Bus\BatchRepository::class)->decrementPendingJobs('b1', 'j1');
     }
 
-    /** Be the queue:retry that forgets a record only now. */
-    private function forgetWhenLookedFor($db)
+    /** Be the queue:retry that forgets a record only after the job could not write its new one. */
+    private function forgetAfterClash()
     {
-        $db->listen(function ($query) use ($db) {
-            if (str_contains($query->sql, 'failed_jobs') && str_starts_with($query->sql, 'select')) {
-                (new \PDO('sqlite:' . $db->getConfig('database')))->exec('delete from failed_jobs');
-                Wire::record('forgotten');
+        app()->extend('queue.failer', fn ($own) => new class ($own) {
+            public function __construct(private $own)
+            {
+            }
+
+            public function log(...$arguments)
+            {
+                try {
+                    return $this->own->log(...$arguments);
+                } catch (\Throwable $error) {
+                    app('db')->table('failed_jobs')->delete();
+                    Wire::record('forgotten');
+                    throw $error;
+                }
             }
         });
     }
