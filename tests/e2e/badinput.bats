@@ -11,8 +11,10 @@ job_row() {
 
 # The log says so, and the agent is alive but not ready.
 says_not_ready() { # PART...
-    wait_for 15 log_has "$1"
-    has "$(cat "$LOG")" "$@"
+    local part
+    for part in "$@"; do
+        wait_for 15 log_has "$part"
+    done
     alive "$AGENT"
     is "$(http_status /livez)" 200
     [ "$(http_status /readyz)" = 503 ]
@@ -54,7 +56,7 @@ quarantined() { [ "$(cohort failed list --quarantined --json | jq '.. | objects 
     mv "$DB" "$DIR/aside.sqlite"
     begin
     wait_for 15 log_has "$DB"
-    ! ready
+    not ready
     [ ! -e "$DB" ]
     mv "$DIR/aside.sqlite" "$DB"
     # Laravel 8 cannot even name the connection then, and the agent has ended with its words.
@@ -239,7 +241,7 @@ PHP
     begin --libphp "$DIR/libphp.so"
     wait_for 15 log_has "$DIR/libphp.so"
     has "$(cat "$LOG")" API20210902 API20220829
-    ! ready
+    not ready
 }
 
 @test "a default connection of sync is refused with the way out" {
@@ -247,7 +249,7 @@ PHP
     begin
     wait_for 15 log_has sync
     has "$(cat "$LOG")" sync QUEUE_CONNECTION database
-    ! ready
+    not ready
 }
 
 @test "a Redis connection is refused by name" {
@@ -255,5 +257,5 @@ PHP
     begin
     wait_for 15 log_has redis
     has "$(cat "$LOG")" redis
-    ! ready
+    not ready
 }

@@ -426,7 +426,7 @@ PHP
     wait_for 40 settled
     is "$(notes run | awk '{ print $4 }' | sort -n | uniq | wc -l)" 700
     is "$(count run)" 700
-    ! grep -iE 'locked|busy' "$first_log" "$LOG"
+    not grep -iE 'locked|busy' "$first_log" "$LOG"
     stop_agent
     [ "$first" = "$AGENT" ] || { AGENT=$first && stop_agent; }
 }

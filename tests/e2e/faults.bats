@@ -64,19 +64,16 @@ no_workers_of() { # PIDS
 @test "10,000 jobs, 1,000 workers killed: none lost, no written outcome again, attempts true" {
     local pids pid kills=0
     touch "$APP/written.on"
-    many 10000 '["nap:4"]' '["tries" => 1000]'
+    many 10000 '["nap:20"]' '["tries" => 1000]'
     start_agent --workers 8
     while [ "$kills" -lt 1000 ]; do
-        pids=$(worker_pids | shuf -n 4)
+        pids=$(worker_pids)
         for pid in $pids; do
-            ! kill -KILL "$pid" 2>/dev/null || kills=$((kills + 1))
+            [ $((RANDOM % 3)) = 0 ] || ! kill -KILL "$pid" 2>/dev/null || kills=$((kills + 1))
         done
         alive "$AGENT"
-        if settled; then
-            echo "all jobs ended after $kills kills"
-            return 1
-        fi
     done
+    not settled # They were killed at work.
     wait_for 90 settled
     none_lost 10000
     nothing_again
@@ -171,7 +168,7 @@ PHP
     app_php <<<'for ($i = 601; $i <= 1000; $i++) dispatch(probe("$i", ["nap:1"], ["tries" => 50]));'
     wait_for 60 settled
     none_lost 1000
-    ! grep -iE 'locked|busy' "$LOG"
+    not grep -iE 'locked|busy' "$LOG"
     is "$(sql 'pragma integrity_check')" ok
     stop_agent
 }
@@ -186,24 +183,26 @@ PHP
     for pid in $pids; do
         fds=$(find "/proc/$pid/fd" -type l -printf '%l\n')
         echo "worker $pid: $fds"
-        ! grep -E 'socket:|eventpoll|timerfd|signalfd|inotify|cohort-|pidfd|\.lock' <<<"$fds"
+        not grep -E 'socket:|eventpoll|timerfd|signalfd|inotify|cohort-|pidfd|\.lock' <<<"$fds"
         wires+=$(awk -v run="$RUN/" 'index($6, run) == 1 { print $6 }' "/proc/$pid/maps" | sort -u)$'\n'
     done
     echo "$wires"
+    calc "$(grep -c . <<<"$wires") >= 6" # A wire and the bell each.
     # The bell is everybody's; a wire is mapped by one worker.
     is "$(sort <<<"$wires" | grep . | grep -v bell | uniq -d)" ''
     stop_agent
 }
 
 @test "10,000 forks of workers that write to the database leave it whole" {
-    local forks
-    many 10000 '["write+exit:0", "ok"]' '["tries" => 2]'
+    local forks jobs=10000
+    [ "$SLOW" = 1 ] || jobs=2000 # Ten thousand in the plain build.
+    many "$jobs" '["write+exit:0", "ok"]' '["tries" => 2]'
     start_agent --workers 8
     wait_for 150 settled
     is "$(jobs_failed)" 0
-    is "$(sql 'select count(*) from items')" 10000
+    is "$(sql 'select count(*) from items')" "$jobs"
     forks=$(cohort status --json | jq '[.. | objects | .forks? // empty] | add')
-    calc "$forks >= 10000"
+    calc "$forks >= $jobs"
     stop_agent
     is "$(sql 'pragma integrity_check')" ok
 }
@@ -218,12 +217,12 @@ PHP
     second=$AGENT
     wait_ready
     wait_for 30 noted end 1000
-    is "$(count run)" "$(notes run | awk '{ print $4 }' | sort -u | wc -l)"
+    is "$(ids run | tr ' ' '\n' | sort | uniq -d)" ''
     kill -KILL "$second"
     AGENT=${STARTED[0]} LOG=$DIR/agent.log
     wait_for 60 settled
     none_lost 2000
     nothing_again
-    ! grep -iE 'locked|busy' "$DIR/agent.log" "$DIR/second.log"
+    not grep -iE 'locked|busy' "$DIR/agent.log" "$DIR/second.log"
     stop_agent
 }

@@ -64,6 +64,14 @@ wait_for() {
 
 now() { date +%s.%N; }
 
+# not COMMAND...: bash lets a test go on after a failed "! command".
+not() {
+    if "$@"; then
+        echo "unexpected: $*"
+        return 1
+    fi
+}
+
 # calc EXPRESSION: true when awk says so.
 calc() { awk "BEGIN { exit !($1) }"; }
 
