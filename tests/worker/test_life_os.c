@@ -223,11 +223,15 @@ static void a_job_that_ends_by_itself_first_is_not_handled(void **state)
 
 static void without_a_handler_the_agent_has_the_last_word(void **state)
 {
+    char code[512];
     (void)state;
     struct worker *worker = limited_worker(handler_php);
     ask(worker, "\\Cohort\\Worker\\on_timeout(null);");
-    begin_job(worker, "usleep(1000); return 'done';");
+    snprintf(code, sizeof code, "while (!file_exists('%s')) { usleep(1000); } return 'done';",
+             in_dir("gate"));
+    begin_job(worker, code);
     end_running(worker);
+    write_file(in_dir("gate"), "", 0);
     struct co_end_msg end = expect_end(worker, agent.ticket);
     expect_text(&end, "done");
 }
