@@ -89,6 +89,9 @@ static int start(struct co_pool *pool, uint32_t worker, co_ms now)
 
     *w = (struct co_pool_worker){.state = CO_WORKER_DEAD, .life = life, .present = true};
     move(pool, worker, CO_WORKER_BOOTING, now);
+    if (is_job_worker(worker) && worker >= pool->places) {
+        pool->places = worker + 1;
+    }
     pool->forks += 1;
     return (int)worker;
 }
@@ -102,7 +105,8 @@ int co_pool_fork(struct co_pool *pool, co_ms now)
     if (!pool->workers[CO_POOL_CONTROL].present && !pool->draining) {
         return start(pool, CO_POOL_CONTROL, now);
     }
-    if (pool->draining) {
+    /* Asked after every event: most often all are there. */
+    if (pool->draining || (co_pool_alive(pool) == pool->wanted && pool->places <= pool->wanted)) {
         return -1;
     }
     for (uint32_t i = 0; i < pool->wanted; i++) {
@@ -115,10 +119,9 @@ int co_pool_fork(struct co_pool *pool, co_ms now)
 
 int co_pool_stop(struct co_pool *pool, co_ms now)
 {
-    for (uint32_t i = 0; i < CO_WORKERS_MAX; i++) {
+    for (uint32_t i = pool->draining ? 0 : pool->wanted; i < pool->places; i++) {
         struct co_pool_worker *w = &pool->workers[i];
-        bool surplus = pool->draining || i >= pool->wanted;
-        if (surplus && w->present &&
+        if (w->present &&
             (w->state == CO_WORKER_IDLE || w->state == CO_WORKER_BUSY ||
              (w->state == CO_WORKER_BOOTING && w->booted))) {
             co_pool_doom(pool, i, pool->draining ? CO_EXIT_DRAIN : CO_EXIT_SCALE_DOWN);

@@ -52,6 +52,7 @@ struct co_pool {
     uint32_t idle_top; /* The one idle for the shortest time; index + 1. */
     uint32_t n_idle;
     uint32_t by_state[CO_WORKER_STATES];
+    uint32_t places; /* Job workers were only ever forked below this place. */
     uint64_t exits[CO_EXIT_REASONS];
     uint64_t forks;
     uint64_t boot_failures;
