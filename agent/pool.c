@@ -121,9 +121,8 @@ int co_pool_stop(struct co_pool *pool, co_ms now)
 {
     for (uint32_t i = pool->draining ? 0 : pool->wanted; i < pool->places; i++) {
         struct co_pool_worker *w = &pool->workers[i];
-        if (w->present &&
-            (w->state == CO_WORKER_IDLE || w->state == CO_WORKER_BUSY ||
-             (w->state == CO_WORKER_BOOTING && w->booted))) {
+        if (w->present && (w->state == CO_WORKER_IDLE || w->state == CO_WORKER_BUSY ||
+                           (w->state == CO_WORKER_BOOTING && w->booted))) {
             co_pool_doom(pool, i, pool->draining ? CO_EXIT_DRAIN : CO_EXIT_SCALE_DOWN);
             move(pool, i, CO_WORKER_DRAINING, now);
             return (int)i;
