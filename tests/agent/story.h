@@ -22,7 +22,7 @@ struct story {
     char told[262144];
 };
 
-static void __attribute__((format(printf, 2, 3)))
+static inline void __attribute__((format(printf, 2, 3)))
 story_note(struct story *story, const char *fmt, ...)
 {
     va_list args;
@@ -37,7 +37,7 @@ story_note(struct story *story, const char *fmt, ...)
 }
 
 /* What was noted since the last call. */
-static const char *story_told(struct story *story)
+static inline const char *story_told(struct story *story)
 {
     memcpy(story->told, story->trace, story->size + 1);
     story->size = 0;
@@ -45,7 +45,7 @@ static const char *story_told(struct story *story)
     return story->told;
 }
 
-static const char *story_outcome(enum co_outcome outcome)
+static inline const char *story_outcome(enum co_outcome outcome)
 {
     static const char *const names[] = {
         [CO_OUTCOME_DONE] = "done",         [CO_OUTCOME_RELEASED] = "released",
@@ -55,7 +55,7 @@ static const char *story_outcome(enum co_outcome outcome)
     return names[outcome];
 }
 
-static void story_turn(struct story *story, uint32_t source)
+static inline void story_turn(struct story *story, uint32_t source)
 {
     struct co_turn *turn = &story->turns[source];
 
@@ -77,7 +77,7 @@ static void story_turn(struct story *story, uint32_t source)
                turn->recover ? " recover" : "", turn->bye ? " bye" : "");
 }
 
-static void story_forget(struct story *story, const struct co_action *action)
+static inline void story_forget(struct story *story, const struct co_action *action)
 {
     struct co_ticket *ticket = co_tickets_get(&story->core.tickets, action->ticket);
 
@@ -90,7 +90,7 @@ static void story_forget(struct story *story, const struct co_action *action)
     co_core_forget(&story->core, action->ticket);
 }
 
-static void story_obey(struct story *story, const struct co_action *action)
+static inline void story_obey(struct story *story, const struct co_action *action)
 {
     switch (action->type) {
     case CO_ACTION_ZYGOTE:
@@ -128,7 +128,7 @@ static void story_obey(struct story *story, const struct co_action *action)
     }
 }
 
-static void story_do(struct story *story, struct co_event event)
+static inline void story_do(struct story *story, struct co_event event)
 {
     event.now = story->now;
     co_core_step(&story->core, &event, &story->update);
@@ -138,7 +138,7 @@ static void story_do(struct story *story, struct co_event event)
 }
 
 /* The turn comes back with these claims: "queue:id queue:id", by the queues' numbers. */
-static void story_back(struct story *story, uint32_t source, const char *claims)
+static inline void story_back(struct story *story, uint32_t source, const char *claims)
 {
     struct co_turn *turn = &story->turns[source];
     unsigned queue;
@@ -162,26 +162,26 @@ static void story_back(struct story *story, uint32_t source, const char *claims)
                                       .wall_ms = 1700000000000 + story->now});
 }
 
-static void story_fail(struct story *story, uint32_t source)
+static inline void story_fail(struct story *story, uint32_t source)
 {
     story->turns[source].code = CO_EAGAIN;
     story_back(story, source, "");
 }
 
-static void story_tick(struct story *story, co_ms now)
+static inline void story_tick(struct story *story, co_ms now)
 {
     story->now = now;
     story_do(story, (struct co_event){.type = CO_EVENT_TICK});
 }
 
-static void story_worker(struct story *story, enum co_event_type type, uint32_t pool,
-                         uint32_t worker)
+static inline void story_worker(struct story *story, enum co_event_type type, uint32_t pool,
+                                uint32_t worker)
 {
     story_do(story, (struct co_event){.type = type, .pool = pool, .worker = worker, .pid = 2});
 }
 
-static void story_end(struct story *story, uint32_t worker, uint64_t ticket,
-                      enum co_outcome outcome)
+static inline void story_end(struct story *story, uint32_t worker, uint64_t ticket,
+                             enum co_outcome outcome)
 {
     story_do(story,
              (struct co_event){
@@ -189,7 +189,7 @@ static void story_end(struct story *story, uint32_t worker, uint64_t ticket,
 }
 
 /* A pool of that many workers; they are ready once story_boot() has been called. */
-static void story_init(struct story *story, uint32_t workers, uint32_t sources)
+static inline void story_init(struct story *story, uint32_t workers, uint32_t sources)
 {
     co_core_init(&story->core);
     story->now = 1000;
@@ -200,7 +200,7 @@ static void story_init(struct story *story, uint32_t workers, uint32_t sources)
     }
 }
 
-static void story_boot(struct story *story)
+static inline void story_boot(struct story *story)
 {
     uint32_t workers = story->core.pools[0].pool.wanted;
 
