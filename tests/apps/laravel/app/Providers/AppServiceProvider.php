@@ -4,6 +4,7 @@ namespace App\Providers;
 
 use Illuminate\Queue\Events\JobProcessing;
 use Illuminate\Queue\Events\Looping;
+use Illuminate\Support\Facades\DB;
 use Illuminate\Support\ServiceProvider;
 
 require_once __DIR__.'/../helpers.php';
@@ -22,6 +23,9 @@ class AppServiceProvider extends ServiceProvider
 
     public function boot()
     {
+        if (is_file(base_path('boot.on'))) {
+            DB::table('items')->count();
+        }
         if (is_file(base_path('written.on'))) {
             $this->noteWritten();
         }
