@@ -59,9 +59,9 @@ quarantined() { [ "$(cohort failed list --quarantined --json | jq '.. | objects 
     not ready
     [ ! -e "$DB" ]
     mv "$DIR/aside.sqlite" "$DB"
-    # Laravel 8 cannot even name the connection then, and the agent has ended with its words.
-    if gone "$AGENT"; then
-        wait_end "$AGENT" 1
+    # Laravel 8 cannot even name the connection then, and the agent ends.
+    if calc "$COHORT_E2E_LARAVEL < 9"; then
+        wait_end "$AGENT" 10
         [ "$STATUS" != 0 ]
         begin
     fi
