@@ -32,7 +32,7 @@ final class CohortArm extends Arm
         $this->pid = $this->lab->start(["{$this->lab->bin}/cohortd", '--app', $app, '--queue', 'default',
             '--workers', (string) $this->workers, '--run-dir', $this->runDir, '--state-dir', $state,
             '--http', "127.0.0.1:{$this->port}", '--log-format', 'text'], $this->log, '/');
-        $ready = fn (): bool => $this->metric('cohort_ready') === 1 && $this->idle() === $this->workers;
+        $ready = fn (): bool => $this->saysReady() && $this->idle() === $this->workers;
         Lab::until(fn (): bool => !Proc::alive($this->pid) || $ready(), 60, 10_000);
         if (!$ready()) {
             $this->fail('the agent was not ready with all workers within 60 s');
@@ -51,7 +51,7 @@ final class CohortArm extends Arm
         if (!Proc::listens($this->pid, $this->port)) {
             $this->fail("pid {$this->pid} does not listen on 127.0.0.1:{$this->port}");
         }
-        if (preg_match('/ info  ready$/m', (string) file_get_contents($this->log)) !== 1) {
+        if (!$this->saysReady()) {
             $this->fail('its log does not say ready');
         }
         $wanted = $this->metric('cohort_workers_wanted{pool="jobs"}');
@@ -102,6 +102,11 @@ final class CohortArm extends Arm
         proc_close($process);
         $answer = json_decode($output, true);
         return is_array($answer) ? $answer['workers'] : $this->fail("cohort workers said {$output}");
+    }
+
+    private function saysReady(): bool
+    {
+        return preg_match('/ info  ready$/m', (string) file_get_contents($this->log)) === 1;
     }
 
     private function metric(string $sample): int

@@ -52,8 +52,9 @@ final class StockArm extends Arm
 
     public function awaitReady(): void
     {
-        // A worker that has asked for a job once has the database open.
-        $open = fn (int $pid): bool => in_array($this->queue->path, Proc::files($pid), true);
+        // A worker that has asked for a job once has the database open. Before its exec it has ours.
+        $open = fn (int $pid): bool => in_array('queue:work', Proc::arguments($pid), true)
+            && in_array($this->queue->path, Proc::files($pid), true);
         if (!Lab::until(fn (): bool => count(array_filter($this->pids, $open)) === $this->workers, 60, 10_000)) {
             $this->fail("not all {$this->workers} workers were ready within 60 s");
         }
