@@ -18,6 +18,11 @@ static bool is_job_worker(uint32_t worker)
     return worker < CO_WORKERS_MAX;
 }
 
+static bool is_bookkeeper(uint32_t worker)
+{
+    return worker >= CO_PLACE_BOOKKEEPER;
+}
+
 static void idle_push(struct co_pool *pool, uint32_t worker)
 {
     pool->workers[worker].idle_next = pool->idle_top;
@@ -37,6 +42,11 @@ static void idle_remove(struct co_pool *pool, uint32_t worker)
     pool->n_idle -= 1;
 }
 
+static bool serves(enum co_worker_state state)
+{
+    return state == CO_WORKER_BOOTING || state == CO_WORKER_IDLE || state == CO_WORKER_BUSY;
+}
+
 /* The one place that sets a state. */
 static void move(struct co_pool *pool, uint32_t worker, enum co_worker_state to, co_ms now)
 {
@@ -50,6 +60,9 @@ static void move(struct co_pool *pool, uint32_t worker, enum co_worker_state to,
         if (to == CO_WORKER_IDLE) {
             idle_push(pool, worker);
         }
+        if (w->retiring && serves(w->state) && !serves(to)) {
+            pool->n_retiring -= 1;
+        }
         pool->by_state[w->state] -= 1;
         pool->by_state[to] += 1;
     }
@@ -57,24 +70,50 @@ static void move(struct co_pool *pool, uint32_t worker, enum co_worker_state to,
     w->since = now;
 }
 
+/* xorshift, for the jitter of limits. */
+static uint64_t draw(struct co_pool *pool)
+{
+    pool->seed ^= pool->seed << 13;
+    pool->seed ^= pool->seed >> 7;
+    pool->seed ^= pool->seed << 17;
+    return pool->seed;
+}
+
+static uint64_t jitter(struct co_pool *pool, uint64_t limit)
+{
+    uint64_t fifth = limit / 5;
+
+    return limit == 0 ? 0 : limit - fifth + draw(pool) % (2 * fifth + 1);
+}
+
 static co_ms backoff(uint32_t failures)
 {
     co_ms wait = CO_POOL_BACKOFF_MIN;
 
-    for (uint32_t i = 1; i < failures && wait < CO_POOL_BACKOFF_MAX; i++) {
+    for (uint32_t i = 0; i < failures && wait < CO_POOL_BACKOFF_MAX; i++) {
         wait *= 2;
     }
     return wait < CO_POOL_BACKOFF_MAX ? wait : CO_POOL_BACKOFF_MAX;
 }
 
-void co_pool_init(struct co_pool *pool, uint32_t wanted)
+void co_pool_init(struct co_pool *pool, uint32_t wanted, const struct co_pool_limits *limits,
+                  bool spawn, uint64_t seed, co_ms now)
 {
     assert(wanted <= CO_WORKERS_MAX);
-    *pool = (struct co_pool){.wanted = wanted, .zygote_wanted = true};
-    for (uint32_t i = 0; i <= CO_WORKERS_MAX; i++) {
+    *pool = (struct co_pool){
+        .wanted = wanted,
+        .limits = *limits,
+        .zygote_wanted = !spawn,
+        .spawn = spawn,
+        .zygote_up = spawn,
+        .generation = spawn,
+        .seed = seed | 1,
+    };
+    for (uint32_t i = 0; i < CO_PLACES_MAX; i++) {
         pool->workers[i].state = CO_WORKER_DEAD;
     }
     pool->by_state[CO_WORKER_DEAD] = CO_WORKERS_MAX;
+    co_circuit_init(&pool->circuit, seed, now);
 }
 
 uint32_t co_pool_alive(const struct co_pool *pool)
@@ -82,52 +121,250 @@ uint32_t co_pool_alive(const struct co_pool *pool)
     return CO_WORKERS_MAX - pool->by_state[CO_WORKER_DEAD];
 }
 
+uint32_t co_pool_able(const struct co_pool *pool)
+{
+    return pool->by_state[CO_WORKER_IDLE] + pool->by_state[CO_WORKER_BUSY];
+}
+
+/* Workers that stay in service: booting, idle or busy. */
+static uint32_t serving(const struct co_pool *pool)
+{
+    return co_pool_able(pool) + pool->by_state[CO_WORKER_BOOTING];
+}
+
+/* ---- forking ---- */
+
 static int start(struct co_pool *pool, uint32_t worker, co_ms now)
 {
     struct co_pool_worker *w = &pool->workers[worker];
-    uint32_t life = w->life + 1;
 
-    *w = (struct co_pool_worker){.state = CO_WORKER_DEAD, .life = life, .present = true};
+    *w = (struct co_pool_worker){
+        .state = CO_WORKER_DEAD,
+        .life = w->life + 1,
+        .generation = pool->generation,
+        .present = true,
+        .started = now,
+    };
+    if (is_job_worker(worker)) {
+        w->jobs_limit = jitter(pool, pool->limits.max_jobs);
+        w->time_limit = jitter(pool, pool->limits.max_time);
+    }
     move(pool, worker, CO_WORKER_BOOTING, now);
     pool->forks += 1;
     return (int)worker;
 }
 
-int co_pool_fork(struct co_pool *pool, co_ms now)
+static uint32_t control_place(const struct co_pool *pool)
 {
-    if (!pool->zygote_up || now < pool->fork_after) {
-        return -1;
-    }
-    /* The control worker serves until the last job worker has gone. */
-    if (!pool->workers[CO_POOL_CONTROL].present && !pool->draining) {
-        return start(pool, CO_POOL_CONTROL, now);
-    }
-    if (pool->draining) {
-        return -1;
-    }
-    for (uint32_t i = 0; i < pool->wanted; i++) {
-        if (!pool->workers[i].present) {
-            return start(pool, i, now);
-        }
-    }
-    return -1;
+    return CO_PLACE_CONTROL + pool->generation % 2;
 }
 
-int co_pool_stop(struct co_pool *pool, co_ms now)
+static int free_place(const struct co_pool *pool, uint32_t from, uint32_t to)
 {
-    for (uint32_t i = 0; i < CO_WORKERS_MAX; i++) {
-        struct co_pool_worker *w = &pool->workers[i];
-        bool surplus = pool->draining || i >= pool->wanted;
-        if (surplus && w->present &&
-            (w->state == CO_WORKER_IDLE || w->state == CO_WORKER_BUSY ||
-             (w->state == CO_WORKER_BOOTING && w->booted))) {
-            co_pool_doom(pool, i, pool->draining ? CO_EXIT_DRAIN : CO_EXIT_SCALE_DOWN);
-            move(pool, i, CO_WORKER_DRAINING, now);
+    for (uint32_t i = from; i < to; i++) {
+        if (!pool->workers[i].present) {
             return (int)i;
         }
     }
     return -1;
 }
+
+/* How many may be replaced at once. */
+static uint32_t overlap(const struct co_pool *pool)
+{
+    uint32_t tenth = pool->wanted / 10;
+    uint32_t most = tenth > 1 ? tenth : 1;
+
+    return pool->n_retiring < most ? pool->n_retiring : most;
+}
+
+static bool needs_job_worker(const struct co_pool *pool)
+{
+    /* The fresh ones never exceed what is wanted; the retiring ones work on beside a few. */
+    return serving(pool) < pool->wanted + overlap(pool) &&
+           serving(pool) - pool->n_retiring < pool->wanted;
+}
+
+static uint32_t bookkeepers(const struct co_pool *pool)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = CO_PLACE_BOOKKEEPER; i < CO_PLACES_MAX; i++) {
+        n += pool->workers[i].present && pool->workers[i].ticket == 0;
+    }
+    return n;
+}
+
+static int fork_service(struct co_pool *pool, co_ms now)
+{
+    int place;
+
+    if (!pool->workers[control_place(pool)].present && !pool->draining &&
+        now >= pool->workers[control_place(pool)].since) {
+        return start(pool, control_place(pool), now);
+    }
+    if (bookkeepers(pool) < pool->bookkeepers_wanted) {
+        place = free_place(pool, CO_PLACE_BOOKKEEPER, CO_PLACES_MAX);
+        return place < 0 ? -1 : start(pool, (uint32_t)place, now);
+    }
+    return -1;
+}
+
+int co_pool_fork(struct co_pool *pool, co_ms now)
+{
+    int place;
+
+    if (!pool->zygote_up) {
+        return -1;
+    }
+    place = fork_service(pool, now);
+    if (place >= 0 || pool->draining || !needs_job_worker(pool) ||
+        !co_circuit_allows(&pool->circuit, now)) {
+        return place;
+    }
+    place = free_place(pool, 0, CO_WORKERS_MAX);
+    if (place >= 0) {
+        co_circuit_forked(&pool->circuit, (uint32_t)place);
+        start(pool, (uint32_t)place, now);
+    }
+    return place;
+}
+
+bool co_pool_zygote(struct co_pool *pool, co_ms now)
+{
+    if (!pool->zygote_wanted || pool->zygote_starting || now < pool->zygote_after ||
+        pool->draining) {
+        return false;
+    }
+    pool->zygote_wanted = false;
+    pool->zygote_starting = true;
+    return true;
+}
+
+/* ---- stopping ---- */
+
+/* Who goes first: retiring before fresh, idle before busy. -1: nobody. */
+static int first_to_go(const struct co_pool *pool)
+{
+    int best = -1;
+    int best_score = -1;
+
+    for (uint32_t i = 0; i < CO_WORKERS_MAX; i++) {
+        const struct co_pool_worker *w = &pool->workers[i];
+        int score = (w->retiring ? 2 : 0) + (w->state == CO_WORKER_IDLE ? 1 : 0);
+        if ((w->state == CO_WORKER_IDLE || w->state == CO_WORKER_BUSY) && score > best_score) {
+            best = (int)i;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+static int stop_job_worker(struct co_pool *pool, co_ms now)
+{
+    int worker;
+    struct co_pool_worker *w;
+
+    if (!pool->draining && co_pool_able(pool) <= pool->wanted) {
+        return -1;
+    }
+    worker = first_to_go(pool);
+    if (worker < 0) {
+        return -1;
+    }
+    w = &pool->workers[worker];
+    co_pool_doom(pool, (uint32_t)worker,
+                 pool->draining ? CO_EXIT_DRAIN
+                 : w->retiring  ? w->retire_reason
+                                : CO_EXIT_SCALE_DOWN);
+    move(pool, (uint32_t)worker, CO_WORKER_DRAINING, now);
+    return worker;
+}
+
+/* A control worker of an older generation goes once its successor is up. */
+static int stop_old_control(struct co_pool *pool, co_ms now)
+{
+    uint32_t newest = control_place(pool);
+    uint32_t old = CO_PLACE_CONTROL + (pool->generation + 1) % 2;
+    struct co_pool_worker *w = &pool->workers[old];
+
+    if (!w->present || w->state != CO_WORKER_IDLE || !pool->workers[newest].booted ||
+        pool->workers[newest].generation != pool->generation) {
+        return -1;
+    }
+    co_pool_doom(pool, old, CO_EXIT_RELOAD);
+    move(pool, old, CO_WORKER_DRAINING, now);
+    return (int)old;
+}
+
+int co_pool_stop(struct co_pool *pool, co_ms now)
+{
+    int worker = stop_job_worker(pool, now);
+
+    return worker >= 0 ? worker : stop_old_control(pool, now);
+}
+
+int co_pool_hung(struct co_pool *pool, co_ms now)
+{
+    if (pool->by_state[CO_WORKER_BOOTING] == 0) {
+        return -1;
+    }
+    for (uint32_t i = 0; i < CO_WORKERS_MAX; i++) {
+        struct co_pool_worker *w = &pool->workers[i];
+        if (w->state == CO_WORKER_BOOTING && w->pid != 0 && now - w->since > CO_POOL_BOOT_LIMIT) {
+            co_pool_seal(pool, i, CO_EXIT_BOOT_FAILURE, now);
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+static void retire(struct co_pool *pool, uint32_t worker, enum co_exit_reason reason)
+{
+    struct co_pool_worker *w = &pool->workers[worker];
+
+    if (!w->retiring && serves(w->state)) {
+        w->retiring = true;
+        w->retire_reason = reason;
+        pool->n_retiring += 1;
+    }
+}
+
+void co_pool_age(struct co_pool *pool, co_ms now)
+{
+    for (uint32_t i = 0; pool->limits.max_time > 0 && i < CO_WORKERS_MAX; i++) {
+        const struct co_pool_worker *w = &pool->workers[i];
+        if (w->present && w->time_limit > 0 && now - w->started >= w->time_limit) {
+            retire(pool, i, CO_EXIT_RECYCLED_TIME);
+        }
+    }
+}
+
+static void retire_generations(struct co_pool *pool)
+{
+    for (uint32_t i = 0; i < CO_WORKERS_MAX; i++) {
+        if (pool->workers[i].present && pool->workers[i].generation < pool->generation) {
+            retire(pool, i, CO_EXIT_RELOAD);
+        }
+    }
+}
+
+void co_pool_reload(struct co_pool *pool, co_ms now)
+{
+    if (pool->draining) {
+        return;
+    }
+    if (pool->spawn) { /* Nothing to boot first: each new worker is the new generation. */
+        pool->generation += 1;
+        retire_generations(pool);
+        return;
+    }
+    pool->zygote_wanted = true;
+    pool->reloading = pool->zygote_up;
+    pool->zygote_after = now;
+}
+
+/* ---- what happened ---- */
 
 void co_pool_forked(struct co_pool *pool, uint32_t worker, int32_t pid)
 {
@@ -139,9 +376,6 @@ void co_pool_ready(struct co_pool *pool, uint32_t worker, co_ms now)
     struct co_pool_worker *w = &pool->workers[worker];
 
     w->booted = true;
-    if (is_job_worker(worker)) {
-        pool->boot_failures_row = 0;
-    }
     if (w->state == CO_WORKER_BOOTING) {
         move(pool, worker, CO_WORKER_IDLE, now);
     }
@@ -153,15 +387,27 @@ void co_pool_busy(struct co_pool *pool, uint32_t worker, uint64_t ticket, co_ms 
     move(pool, worker, CO_WORKER_BUSY, now);
 }
 
-void co_pool_ended(struct co_pool *pool, uint32_t worker, co_ms now)
+bool co_pool_ended(struct co_pool *pool, uint32_t worker, bool over_memory, co_ms now)
 {
     struct co_pool_worker *w = &pool->workers[worker];
+    bool closed;
 
     w->ticket = 0;
     w->jobs += 1;
+    if (is_bookkeeper(worker)) { /* One shot. */
+        co_pool_seal(pool, worker, CO_EXIT_RECYCLED_JOBS, now);
+        return false;
+    }
+    closed = co_circuit_completed(&pool->circuit, worker, now);
+    if (over_memory) {
+        retire(pool, worker, CO_EXIT_RECYCLED_MEMORY);
+    } else if (w->jobs_limit > 0 && w->jobs >= w->jobs_limit) {
+        retire(pool, worker, CO_EXIT_RECYCLED_JOBS);
+    }
     if (w->state == CO_WORKER_BUSY) {
         move(pool, worker, CO_WORKER_IDLE, now);
     }
+    return closed;
 }
 
 void co_pool_doom(struct co_pool *pool, uint32_t worker, enum co_exit_reason reason)
@@ -174,9 +420,25 @@ void co_pool_doom(struct co_pool *pool, uint32_t worker, enum co_exit_reason rea
     }
 }
 
-/* A death we did not order, read from its status. Exit 12 is Laravel's memory limit. */
-static enum co_exit_reason unordered(const struct co_pool_worker *w, int exit_code, int signal)
+void co_pool_seal(struct co_pool *pool, uint32_t worker, enum co_exit_reason reason, co_ms now)
 {
+    struct co_pool_worker *w = &pool->workers[worker];
+
+    /* A timeout or a limit is why it ends now, whatever was planned for it. */
+    w->has_reason = true;
+    w->reason = reason;
+    if (serves(w->state)) {
+        move(pool, worker, CO_WORKER_DRAINING, now);
+    }
+}
+
+/* A death we did not order, read from its status. Exit 12 is Laravel's memory limit. */
+static enum co_exit_reason unordered(const struct co_pool_worker *w, int exit_code, int signal,
+                                     bool by_oom)
+{
+    if (by_oom && signal == 9) {
+        return CO_EXIT_OOM;
+    }
     if (!w->booted) {
         return CO_EXIT_BOOT_FAILURE;
     }
@@ -199,21 +461,25 @@ static enum co_exit_reason unordered(const struct co_pool_worker *w, int exit_co
 }
 
 enum co_exit_reason co_pool_exited(struct co_pool *pool, uint32_t worker, int exit_code, int signal,
-                                   co_ms now)
+                                   bool by_oom, co_ms now, bool *ret_opened)
 {
     struct co_pool_worker *w = &pool->workers[worker];
-    enum co_exit_reason reason = w->has_reason ? w->reason : unordered(w, exit_code, signal);
+    bool ordered = w->has_reason && !(by_oom && signal == 9 && w->reason != CO_EXIT_JOB_TIMEOUT);
+    enum co_exit_reason reason = ordered ? w->reason : unordered(w, exit_code, signal, by_oom);
 
     assert(w->present);
     move(pool, worker, CO_WORKER_DEAD, now);
     w->present = false;
     w->pid = 0;
     w->ticket = 0;
-    pool->exits[reason] += 1;
-    if (reason == CO_EXIT_BOOT_FAILURE) {
-        pool->boot_failures += 1;
-        pool->boot_failures_row += 1;
-        pool->fork_after = now + backoff(pool->boot_failures_row);
+    w->retiring = false;
+    *ret_opened = false;
+    if (is_job_worker(worker)) {
+        pool->exits[reason] += 1;
+        pool->boot_failures += reason == CO_EXIT_BOOT_FAILURE;
+        *ret_opened = co_circuit_death(&pool->circuit, worker, reason, pool->wanted, now);
+    } else if (!is_bookkeeper(worker) && !ordered) {
+        w->since = now + 1000; /* Not a hot loop when the control worker dies at each start. */
     }
     return reason;
 }
@@ -222,25 +488,63 @@ void co_pool_zygote_up(struct co_pool *pool, co_ms now)
 {
     pool->zygote_up = true;
     pool->zygote_starting = false;
-    pool->fork_after = now;
+    pool->reloading = false;
+    pool->boot_failures_row = 0;
+    pool->generation += 1;
+    if (pool->generation > 1) {
+        pool->workers[control_place(pool)].since = now;
+    }
+    retire_generations(pool);
 }
 
-void co_pool_zygote_down(struct co_pool *pool, bool booted, co_ms now)
+void co_pool_zygote_down(struct co_pool *pool, bool booted, bool current, co_ms now)
 {
-    pool->zygote_up = false;
-    pool->zygote_starting = false;
-    pool->zygote_wanted = !pool->draining;
     if (!booted) {
         pool->boot_failures += 1;
         pool->boot_failures_row += 1;
+        pool->zygote_starting = false;
+    }
+    if (current) {
+        pool->zygote_up = false;
+        pool->zygote_wanted = !pool->zygote_starting;
+    } else if (!booted && pool->zygote_up) {
+        pool->reloading = false; /* The new code does not boot: the old serves on. */
+    } else if (!booted) {
+        pool->zygote_wanted = true;
     }
     /* A booted application that lost its zygote gets the next one at once. */
-    pool->zygote_after = booted ? now : now + backoff(pool->boot_failures_row + 3);
+    pool->zygote_after = booted ? now : now + backoff(pool->boot_failures_row);
 }
+
+/* ---- questions ---- */
 
 int co_pool_idle(const struct co_pool *pool)
 {
     return (int)pool->idle_top - 1;
+}
+
+int co_pool_bookkeeper(const struct co_pool *pool)
+{
+    for (uint32_t i = CO_PLACE_BOOKKEEPER; i < CO_PLACES_MAX; i++) {
+        if (pool->workers[i].state == CO_WORKER_IDLE) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+int co_pool_control(const struct co_pool *pool)
+{
+    uint32_t newest = control_place(pool);
+    uint32_t old = CO_PLACE_CONTROL + (pool->generation + 1) % 2;
+
+    if (pool->workers[newest].booted && pool->workers[newest].present) {
+        return (int)newest;
+    }
+    return pool->workers[old].booted && pool->workers[old].present &&
+                   pool->workers[old].state == CO_WORKER_IDLE
+               ? (int)old
+               : -1;
 }
 
 co_ms co_pool_deadline(const struct co_pool *pool, co_ms now)
@@ -250,8 +554,15 @@ co_ms co_pool_deadline(const struct co_pool *pool, co_ms now)
     if (pool->zygote_wanted && pool->zygote_after > now) {
         deadline = pool->zygote_after;
     }
-    if (pool->zygote_up && pool->fork_after > now && pool->fork_after < deadline) {
-        deadline = pool->fork_after;
+    if (pool->zygote_up && !pool->draining) {
+        co_ms control = pool->workers[control_place(pool)].since;
+        co_ms probe = co_circuit_deadline(&pool->circuit);
+        if (!pool->workers[control_place(pool)].present && control > now && control < deadline) {
+            deadline = control;
+        }
+        if (needs_job_worker(pool) && probe > now && probe < deadline) {
+            deadline = probe;
+        }
     }
     return deadline;
 }
