@@ -694,8 +694,12 @@ static void run(struct co_core *core, co_ms now, struct co_update *update)
     }
     for (uint32_t i = 0; i < core->n_sources; i++) {
         struct co_source *source = &core->sources[i];
-        bool wants = !core->draining && wants_anything(core, source, i, now);
+        bool wants;
         source->n_ended = core->tickets.ended[i].count;
+        if (source->in_flight) {
+            continue; /* Most events come while a turn is under way. */
+        }
+        wants = !core->draining && wants_anything(core, source, i, now);
         if (co_source_due(source, wants, stale_waiting(core, i), now)) {
             act(update, CO_ACTION_TURN)->source = i;
         }

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ZYGOTE_CONTROL_FD 3
@@ -259,6 +260,18 @@ void co_proc_kill(pid_t pid)
     }
 }
 
+/* A predecessor that was killed this moment is still being taken down by the kernel. */
+static bool lock_soon(int fd)
+{
+    for (int tries = 0; tries < 50; tries++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            return true;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 10 * 1000000L}, NULL);
+    }
+    return false;
+}
+
 int co_proc_lock(const char *path, int *ret_fd, struct co_err *err)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -266,7 +279,7 @@ int co_proc_lock(const char *path, int *ret_fd, struct co_err *err)
     if (fd < 0) {
         return co_err_sys(err, errno, "open lock file %s", path);
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (!lock_soon(fd)) {
         close(fd);
         return co_err_set(err, CO_EBUSY,
                           "%s is held by another cohortd; give each agent directories of its own "

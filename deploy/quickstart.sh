@@ -47,6 +47,7 @@ db=$dir/app/database/database.sqlite
 tty=''
 [ ! -t 1 ] || tty=1
 
+label() { printf '%-12s ' "$1"; }
 step() { printf '%-12s %s\n' "$1" "$2"; }
 query() { sqlite3 -readonly -cmd '.timeout 5000' "$db" "$1"; }
 
@@ -103,10 +104,11 @@ free_port() {
 start_agent() {
     local end=$((SECONDS + 30))
     port=$(free_port)
-    "$bin/cohortd" --app "$dir/app" --run-dir "$run_dir" --state-dir "$dir/state" \
+    # With --keep it outlives this terminal.
+    ${keep:+setsid} "$bin/cohortd" --app "$dir/app" --run-dir "$run_dir" --state-dir "$dir/state" \
         --http "127.0.0.1:$port" --log-format text >"$dir/agent.log" 2>&1 </dev/null 8>&- &
     agent=$!
-    echo "$agent" >"$dir/agent.pid"
+    echo "$agent $run_dir" >"$dir/agent.pid"
     while [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/readyz")" != 200 ]; do
         if ! kill -0 "$agent" 2>/dev/null || [ "$SECONDS" -ge "$end" ]; then
             tail -n 15 "$dir/agent.log" >&2
@@ -134,11 +136,12 @@ follow() {
         counts=$(query 'select count(*) from jobs; select count(*) from failed_jobs;')
         left=${counts%%$'\n'*} failed=${counts##*$'\n'}
         settled=$((dispatched > left ? dispatched - left : 0))
-        if [ "$settled" != "$seen" ]; then
+        # The two counts are not of one moment: what was settled stays settled.
+        if [ "$settled" -gt "$seen" ]; then
             seen=$settled still=$SECONDS
             show "$settled" "$failed"
         fi
-        [ "$settled" -lt "$jobs" ] || break
+        [ "$seen" -lt "$jobs" ] || break
         ours "$agent" || die "the agent ended while $left jobs were left; see $dir/agent.log"
         [ $((SECONDS - still)) -lt 60 ] || die "nothing moved for 60 s with $left jobs left;" \
             "see $dir/agent.log and: $bin/cohort status --run-dir $run_dir"
@@ -148,20 +151,25 @@ follow() {
 }
 
 echo "Cohort quick start"
+label packages
 setup_main
-step packages "all installed"
+echo "all installed"
 
+label build
 SETUP_TARGETS="cohortd cohort cohort-worker" setup_build "$root/build"
-step built "$bin/{cohortd,cohort,cohort-worker}"
+echo "$bin/{cohortd,cohort,cohort-worker}"
 
 mkdir -p "$dir"
 if [ -r "$dir/agent.pid" ]; then
-    stop_agent "$(cat "$dir/agent.pid")" # Left by an earlier run with --keep.
+    read -r old old_run_dir <"$dir/agent.pid" # Left by an earlier run with --keep.
+    stop_agent "$old"
+    case $old_run_dir in */cohort-quickstart.*) rm -rf "$old_run_dir" ;; esac
     rm -f "$dir/agent.pid"
 fi
 rm -rf "$dir/state"
+label application
 app=$("$here/make-app.sh" "$dir/app" --laravel "$laravel" --cache "$root/build/cache")
-step application "${app#made "$dir/app": } in build/quickstart/app"
+echo "${app#made "$dir/app": } in build/quickstart/app"
 
 trap at_exit EXIT
 trap 'exit 130' INT TERM
@@ -183,8 +191,16 @@ took=$((($(date +%s%N) - started) / 1000000))
 step jobs "$(tail -n 1 "$dir/dispatch.log")"
 step took "$((took / 1000)).$((took % 1000 / 100)) s from the first dispatch to the last end"
 
+if [ -z "$keep" ]; then
+    stop_agent "$agent"
+    agent=''
+    rm -rf "$run_dir" "$dir/agent.pid"
+    step stopped "the agent drained and ended"
+fi
+printf '%d of %d jobs settled: %d done, %d failed\n' "$jobs" "$jobs" $((jobs - failed)) "$failed"
 if [ -n "$keep" ]; then
     cat <<END
+
 The agent keeps running (pid $agent). In another terminal:
   $bin/cohort status --watch --run-dir $run_dir
   php $dir/app/dispatch.php 100
@@ -192,11 +208,5 @@ The agent keeps running (pid $agent). In another terminal:
 To stop it:
   kill $agent
 END
-else
-    stop_agent "$agent"
-    agent=''
-    rm -rf "$run_dir" "$dir/agent.pid"
-    step stopped "the agent drained and ended"
 fi
-printf '%d of %d jobs settled: %d done, %d failed\n' "$jobs" "$jobs" $((jobs - failed)) "$failed"
 [ "$failed" = 1 ] || die "one job always fails, the others do not: 1 failed was expected, not $failed"

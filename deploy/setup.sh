@@ -42,7 +42,7 @@ setup_packages() {
     [ "$(id -u)" = 0 ] || die "these packages are missing and installing them needs root: $missing
 Run this command as root (sudo), or have them installed first:
   sudo apt-get install --no-install-recommends $missing"
-    say "installing: $missing"
+    say "installing $missing"
     log=$(mktemp)
     # shellcheck disable=SC2086 # A list of names.
     if setup_apt install $missing >"$log" 2>&1 ||

@@ -9,6 +9,7 @@
 
 #include "proto/err.h"
 #include "worker/dispatch.h"
+#include "worker/php_timeout.h"
 #include "worker/process_os.h"
 
 #define NS "Cohort\\Worker"
@@ -371,8 +372,12 @@ static PHP_FUNCTION(co_php_api_begin)
     }
     uint64_t now_us = co_process_now_us();
     api.job.begun_us = now_us;
-    RETURN_BOOL(
-        co_slot_begin(&api.seat->wire->slot, (uint64_t)ticket, &api.job.ref, now_us / 1000));
+    co_php_timeout_run((uint64_t)ticket); /* First: its end may come with its beginning. */
+    if (!co_slot_begin(&api.seat->wire->slot, (uint64_t)ticket, &api.job.ref, now_us / 1000)) {
+        co_php_timeout_run(0);
+        RETURN_FALSE;
+    }
+    RETURN_TRUE;
 }
 
 static uint32_t clamp(zend_long number)
@@ -443,7 +448,29 @@ static PHP_FUNCTION(co_php_api_end)
                                                .body = api.seat->scratch,
                                                .size = (uint32_t)size});
     api.job.ticket = 0; /* A second outcome of the same ticket is refused. */
+    co_php_timeout_run(0);
     RETURN_BOOL(co_slot_finish(&api.seat->wire->slot, (uint64_t)ticket, now_us / 1000));
+}
+
+/* ---- on_timeout ---- */
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_on_timeout, 0, 1, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, handler, IS_CALLABLE, 1)
+ZEND_END_ARG_INFO()
+
+static PHP_FUNCTION(co_php_api_on_timeout)
+{
+    zend_fcall_info info;
+    zend_fcall_info_cache cache;
+
+    ZEND_PARSE_PARAMETERS_START(1, 1)
+    Z_PARAM_FUNC_OR_NULL(info, cache)
+    ZEND_PARSE_PARAMETERS_END();
+    (void)cache;
+    if (!seated()) {
+        RETURN_THROWS();
+    }
+    co_php_timeout_set(info.size != 0 ? &info.function_name : NULL);
 }
 
 /* ---- reply, ready, log ---- */
@@ -586,15 +613,21 @@ static PHP_FUNCTION(co_php_api_rss)
 
 /* ---- module ---- */
 
+#define FUNCTION(name) ZEND_NS_NAMED_FE(NS, name, zif_co_php_api_##name, arginfo_##name)
+/* clang-format off */
 static const zend_function_entry functions[] = {
-    ZEND_NS_NAMED_FE(NS, config, zif_co_php_api_config, arginfo_config)
-        ZEND_NS_NAMED_FE(NS, next, zif_co_php_api_next, arginfo_next)
-            ZEND_NS_NAMED_FE(NS, begin, zif_co_php_api_begin, arginfo_begin)
-                ZEND_NS_NAMED_FE(NS, end, zif_co_php_api_end, arginfo_end) ZEND_NS_NAMED_FE(
-                    NS, reply, zif_co_php_api_reply, arginfo_reply)
-                    ZEND_NS_NAMED_FE(NS, ready, zif_co_php_api_ready, arginfo_ready)
-                        ZEND_NS_NAMED_FE(NS, log, zif_co_php_api_log, arginfo_log)
-                            ZEND_NS_NAMED_FE(NS, rss, zif_co_php_api_rss, arginfo_rss) PHP_FE_END};
+    FUNCTION(config)
+    FUNCTION(next)
+    FUNCTION(begin)
+    FUNCTION(end)
+    FUNCTION(on_timeout)
+    FUNCTION(reply)
+    FUNCTION(ready)
+    FUNCTION(log)
+    FUNCTION(rss)
+    PHP_FE_END
+};
+/* clang-format on */
 
 static void define_constants(int module_number)
 {
@@ -653,12 +686,17 @@ int co_php_api_register(const struct co_options *options)
     api.word_job = permanent("job");
     api.word_control = permanent("control");
     api.word_bookkeep = permanent("bookkeep");
-    return zend_startup_module(&module) == SUCCESS ? CO_OK : CO_EAPP;
+    if (zend_startup_module(&module) != SUCCESS) {
+        return CO_EAPP;
+    }
+    co_php_timeout_hook();
+    return CO_OK;
 }
 
 void co_php_api_seat(struct co_seat *seat)
 {
     api.seat = seat;
+    co_php_timeout_listen(&seat->wire->slot);
     /* Without pcntl no signal has a handler in PHP, and the sleep need not end by itself. */
     api.wait_ms = zend_hash_str_exists(&module_registry, "pcntl", 5) ? SIGNAL_LATE_MS : 0;
 }

@@ -106,6 +106,21 @@ static void define_streams(void)
     define_stream("STDERR", "php://stderr", "wb");
 }
 
+/* PHP's shipped limit of 128M is meant for web requests; distributions lift it for the command
+ * line, where queue:work runs, and so do we: the agent watches what a worker really uses. A limit
+ * somebody chose is kept. */
+static void lift_memory_limit(void)
+{
+    zend_string *name;
+
+    if (PG(memory_limit) != 128 * 1024 * 1024) {
+        return;
+    }
+    name = zend_string_init("memory_limit", sizeof "memory_limit" - 1, 1);
+    zend_alter_ini_entry_chars(name, "-1", 2, ZEND_INI_SYSTEM, ZEND_INI_STAGE_RUNTIME);
+    zend_string_release(name);
+}
+
 int co_php_start(const struct co_options *options, struct co_err *err)
 {
     static char *arguments[2];
@@ -122,6 +137,7 @@ int co_php_start(const struct co_options *options, struct co_err *err)
                           "extensions it loads are where to look",
                           co_php_abi_path());
     }
+    lift_memory_limit();
     define_streams();
     if (co_php_api_register(options) != CO_OK) {
         return co_err_set(err, CO_EAPP, "the functions of Cohort\\Worker cannot be registered");

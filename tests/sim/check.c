@@ -148,8 +148,9 @@ void sim_check_give(struct sim *sim, const struct co_ticket *ticket)
     const struct sim_job *job = sim_rows_find(sim, ticket->source, ticket->table, ticket->job_id);
     const struct co_ticket *better = next_of(sim, ticket->pool);
 
-    sim_must(sim, source->ever_back && sim->now - source->last_back <= CO_SOURCE_STALE,
-             "a job is handed over, and the source has been silent too long");
+    sim_must(sim, is_fresh(sim, ticket->source),
+             "a job is handed over, and the last look is %llu ms old",
+             (unsigned long long)(sim->now - source->last_back));
     sim_must(sim, job != NULL, "a job is handed over that has another id");
     sim_must(
         sim,

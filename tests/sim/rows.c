@@ -96,6 +96,9 @@ static bool apply(struct sim *sim, struct sim_job *job, uint32_t agent, int64_t 
     if (job->fate != SIM_LIVE || job->reserved_at != reserved_at) {
         return false;
     }
+    sim_must(sim, outcome != CO_OUTCOME_CRASHED || !job->owed,
+             "job %u is charged for a death that the drain ordered", index_of(sim, job));
+    job->owed = false;
     add = began && !begun;
     switch (outcome) {
     case CO_OUTCOME_DONE:
@@ -350,8 +353,12 @@ static void commit(struct sim *sim, uint32_t index)
     }
 }
 
+/* Frees what the turn owns, as co_turn_reset() does. */
 static void reset(struct co_turn *turn)
 {
+    for (uint32_t i = 0; i < turn->n_settles; i++) {
+        free(turn->settles[i].text);
+    }
     for (uint32_t i = 0; i < turn->n_claims; i++) {
         free(turn->claims[i].payload);
     }
@@ -362,12 +369,16 @@ static void reset(struct co_turn *turn)
     turn->code = CO_OK;
 }
 
+void sim_rows_taken(struct sim *sim, uint32_t source)
+{
+    reset(&sim->sources[source].turn);
+}
+
 void sim_rows_submit(struct sim *sim, uint32_t index)
 {
     struct sim_source *source = &sim->sources[index];
 
     sim_must(sim, !source->busy, "two turns at once with source %u", index);
-    reset(&source->turn);
     co_core_fill(&sim->core, index, &source->turn, sim->now);
     source->busy = true;
     source->committed = false;

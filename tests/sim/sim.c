@@ -126,6 +126,7 @@ static void obey(struct sim *sim, const struct co_action *action)
         sim_world_stop(sim, action->pool, action->worker);
         break;
     case CO_ACTION_KILL:
+        sim_world_owe(sim, action->pool, action->worker);
         sim_world_kill(sim, action->pool, action->worker);
         break;
     case CO_ACTION_TURN:
@@ -154,7 +155,7 @@ static bool work(struct sim *sim)
         }
         co_core_step(&sim->core, &event, &sim->update);
         if (event.type == CO_EVENT_TURN) {
-            event.turn->n_settles = event.turn->n_starts = 0;
+            sim_rows_taken(sim, event.source);
         }
         for (uint32_t a = 0; a < sim->update.n; a++) {
             obey(sim, &sim->update.actions[a]);
@@ -198,6 +199,18 @@ static void tick(struct sim *sim)
     sim_must(sim, sim->spins < 3, "the core asks for a tick and does nothing with it");
 }
 
+void sim_drain(struct sim *sim, bool fast)
+{
+    if (sim->agent == 0) {
+        return;
+    }
+    sim_note(sim, "drain%s", fast ? " fast" : "");
+    sim->drain_asked = true;
+    sim->drain_fast = sim->drain_fast || fast;
+    sim_post(sim, &(struct co_event){.type = CO_EVENT_DRAIN, .ok = fast});
+    run(sim);
+}
+
 static void start_agent(struct sim *sim)
 {
     sim->agent = ++sim->last_agent;
@@ -222,6 +235,9 @@ static void start_agent(struct sim *sim)
                           queue->rank);
     }
     tick(sim);
+    if (sim_chance(sim, 50)) {
+        sim_drain(sim, false);
+    }
 }
 
 static co_ms min(co_ms a, co_ms b)
@@ -255,18 +271,6 @@ void sim_step(struct sim *sim)
 }
 
 /* ---- the world ---- */
-
-void sim_drain(struct sim *sim, bool fast)
-{
-    if (sim->agent == 0) {
-        return;
-    }
-    sim_note(sim, "drain%s", fast ? " fast" : "");
-    sim->drain_asked = true;
-    sim->drain_fast = sim->drain_fast || fast;
-    sim_post(sim, &(struct co_event){.type = CO_EVENT_DRAIN, .ok = fast});
-    run(sim);
-}
 
 void sim_crash(struct sim *sim)
 {

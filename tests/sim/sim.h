@@ -59,6 +59,7 @@ struct sim_job {
     uint32_t starts;
     uint32_t given_back; /* Starts that a loss gave back. */
     bool final;          /* DONE or FAILED has been written: it must never begin again. */
+    bool owed;           /* The agent ended its worker: the start must be given back. */
     bool meddled;        /* Somebody took it from under us: what follows is theirs. */
     bool seen;           /* Claimed before, or came with a delay: its id says nothing any more. */
     co_ms cleared_at;
@@ -117,7 +118,7 @@ struct sim_source {
 };
 
 struct sim_queue {
-    char name[8];
+    char name[16];
     uint32_t pool, source, table, rank;
     co_ms veto_until;   /* Workers decline its jobs. */
     int64_t last_fresh; /* The id of the last job admitted that was never claimed before. */
@@ -192,6 +193,7 @@ void sim_world_fork(struct sim *sim, uint32_t pool, uint32_t worker);
 void sim_world_give(struct sim *sim, uint32_t pool, uint32_t worker, uint64_t ticket);
 void sim_world_stop(struct sim *sim, uint32_t pool, uint32_t worker);
 void sim_world_kill(struct sim *sim, uint32_t pool, uint32_t worker);
+void sim_world_owe(struct sim *sim, uint32_t pool, uint32_t worker); /* Killed by the agent. */
 void sim_world_kill_zygote(struct sim *sim, uint32_t pool);
 void sim_world_crash(struct sim *sim);
 
@@ -199,6 +201,7 @@ void sim_world_crash(struct sim *sim);
 co_ms sim_rows_next(const struct sim *sim);
 bool sim_rows_step(struct sim *sim);
 void sim_rows_submit(struct sim *sim, uint32_t source);
+void sim_rows_taken(struct sim *sim, uint32_t source); /* The core has seen the turn. */
 void sim_rows_crash(struct sim *sim);
 void sim_rows_meddle(struct sim *sim); /* Somebody else does something to the rows. */
 /* The job of that row; NULL when a release gave it another id. */

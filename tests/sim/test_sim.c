@@ -17,9 +17,9 @@
 #include "sim/sim.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define SEEDS 400
+#define SEEDS 1500
 #else
-#define SEEDS 3000
+#define SEEDS 6000
 #endif
 #define CHAOS_MS 15000
 #define SETTLE_MS 120000

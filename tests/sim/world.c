@@ -147,6 +147,13 @@ void sim_world_kill(struct sim *sim, uint32_t pool, uint32_t worker)
     }
 }
 
+void sim_world_owe(struct sim *sim, uint32_t pool, uint32_t worker)
+{
+    struct sim_worker *w = worker_of(sim, pool, worker);
+
+    sim->jobs[w->job].owed = w->state == SIM_WORKER_RUNNING;
+}
+
 /* ---- workers ---- */
 
 static enum co_outcome choose_outcome(struct sim *sim)
