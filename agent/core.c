@@ -3,12 +3,18 @@
 #include <assert.h>
 #include <string.h>
 
+#include "agent/fate.h"
 #include "proto/err.h"
 
 /* A declined queue is asked again after a second, as the stock worker's sleep has it. */
 #define DECLINE_HOLD 1000
 /* How long a draining agent waits for a source that does not answer. */
 #define CLOSE_PATIENCE 5000
+/* A bookkeeper's own time, how often one may fail, and how long a drain waits for them. */
+#define BOOKKEEPING_LIMIT 30000
+#define BOOKKEEPINGS_MAX 3
+#define BOOKKEEPING_PATIENCE 60000
+#define KILL_AGAIN 1000
 #define CLAIM_BYTES (32u * 1024 * 1024)
 
 static struct co_action *act(struct co_update *update, enum co_action_type type)
@@ -95,6 +101,12 @@ static void count_outcome(struct co_queue_counts *counts, enum co_outcome outcom
     }
 }
 
+/* Declined a moment ago, paused, or in maintenance. */
+static bool is_held(const struct co_queue *queue, co_ms now)
+{
+    return queue->held || now < queue->hold_until;
+}
+
 /* ---- claiming ---- */
 
 struct appetite {
@@ -126,7 +138,7 @@ static uint32_t servable(const struct co_core *core, uint32_t pool, co_ms now)
     for (uint32_t i = 0; n > 0 && i < core->tickets.n_queues; i++) {
         const struct co_queue *queue = &core->tickets.queues[i];
         if (queue->pool == pool &&
-            (now < queue->hold_until || (sources & (1u << queue->source)) == 0)) {
+            (is_held(queue, now) || (sources & (1u << queue->source)) == 0)) {
             n -= queue->waiting.count;
         }
     }
@@ -175,7 +187,7 @@ static bool wants_anything(const struct co_core *core, const struct co_source *s
     }
     for (uint32_t i = 0; i < core->tickets.n_queues; i++) {
         const struct co_queue *queue = &core->tickets.queues[i];
-        if (queue->source == index && hungry[queue->pool] && now >= queue->hold_until) {
+        if (queue->source == index && hungry[queue->pool] && !is_held(queue, now)) {
             return true;
         }
     }
@@ -247,7 +259,7 @@ static uint32_t members(const struct co_core *core, uint32_t pool, uint32_t sour
         if (queue->pool != pool) {
             continue;
         }
-        if (queue->rank == rank && queue->source == source && now >= queue->hold_until) {
+        if (queue->rank == rank && queue->source == source && !is_held(queue, now)) {
             ret_list[n++] = i;
         } else if (queue->rank > rank && queue->rank < *ret_next) {
             *ret_next = queue->rank;
@@ -411,7 +423,7 @@ static void admitted(struct co_core *core, struct co_turn *turn, co_ms now)
         int code = co_tickets_admit(&core->tickets, claim->queue, claim, now, &ticket);
         assert(code == CO_OK); /* The wants left room for it. */
         (void)code;
-        if (now < core->tickets.queues[claim->queue].hold_until) {
+        if (is_held(&core->tickets.queues[claim->queue], now)) {
             end_ticket(core, ticket, CO_OUTCOME_RETURNED, 0, now);
         }
     }
@@ -522,62 +534,219 @@ static void decline(struct co_core *core, struct co_queue *queue, co_ms now)
     return_queue(core, queue, now);
 }
 
+static void note_began(struct co_core *core, struct co_ticket *ticket, co_ms now)
+{
+    if (!ticket->began) {
+        ticket->began = true;
+        start_unrecorded(core, ticket, 1, now);
+    }
+}
+
+/* Counted where it is known, not where it is written: a repeated turn must not count twice. */
+static void note_outcome(struct co_core *core, struct co_ticket *ticket,
+                         const struct co_event *event)
+{
+    if (event->outcome == CO_OUTCOME_DECLINED) {
+        decline(core, &core->tickets.queues[ticket->queue], event->now);
+    } else if (event->outcome != CO_OUTCOME_RETURNED) {
+        note_began(core, ticket, event->now); /* end_ticket takes the start back. */
+        co_hist_add(&core->pools[event->pool].service, event->run_us);
+    }
+}
+
 static void step_ended(struct co_core *core, const struct co_event *event, struct co_update *update)
 {
     struct co_ticket *ticket = co_tickets_get(&core->tickets, event->ticket);
     struct co_pool *pool = &core->pools[event->pool].pool;
     struct co_pool_worker *worker = &pool->workers[event->worker];
+    bool sealed = worker->state == CO_WORKER_DRAINING && worker->reason == CO_EXIT_JOB_TIMEOUT;
 
-    (void)update;
     if (ticket == NULL || ticket->state != CO_TICKET_GIVEN || ticket->worker != event->worker ||
         ticket->pool != event->pool || worker->ticket != event->ticket) {
         return; /* A worker cannot speak for another's ticket. */
     }
-    if (event->outcome == CO_OUTCOME_DECLINED) {
-        decline(core, &core->tickets.queues[ticket->queue], event->now);
-    } else if (event->outcome != CO_OUTCOME_RETURNED) {
-        if (!ticket->began) {
-            ticket->began = true;
-            start_unrecorded(core, ticket, 1, event->now); /* end_ticket takes it back. */
-        }
-        co_hist_add(&core->pools[event->pool].service, event->run_us);
-    }
+    note_outcome(core, ticket, event);
     ticket->record = event->record;
     ticket->text = event->text;
     co_source_count_end(source_of(core, ticket), event->now);
     end_ticket(core, ticket, event->outcome, event->delay_s, event->now);
-    co_pool_ended(pool, event->worker, event->now);
+    core->circuit_closed = co_pool_ended(pool, event->worker, event->over_memory, event->now);
+    if (sealed || (event->timed_out && worker->present)) {
+        /* Its handler is done, or it finished in the same moment: the process is spent. */
+        co_pool_seal(pool, event->worker, CO_EXIT_JOB_TIMEOUT, event->now);
+        act_worker(update, CO_ACTION_KILL, event->pool, event->worker, event->ticket);
+    } else if (ticket->orphaned) {
+        act_worker(update, CO_ACTION_STOP, event->pool, event->worker, 0);
+    }
 }
 
-/* Its worker is dead: a job that began counts as crashed, unless we ended it to give it back. */
+/* ---- workers that died under a job ---- */
+
+static enum co_cause cause_of(enum co_exit_reason reason)
+{
+    return reason == CO_EXIT_JOB_TIMEOUT ? CO_CAUSE_TIMEOUT
+           : reason == CO_EXIT_OOM       ? CO_CAUSE_OOM
+                                         : CO_CAUSE_CRASH;
+}
+
+/* A bookkeeper that died itself: another tries, three in all. */
+static void bookkeeping_failed(struct co_core *core, struct co_ticket *ticket, co_ms now)
+{
+    ticket->bookkeepings += 1;
+    if (ticket->bookkeepings >= BOOKKEEPINGS_MAX) {
+        end_ticket(core, ticket, CO_OUTCOME_QUARANTINED, 0, now);
+    } else {
+        co_tickets_orphan(&core->tickets, ticket);
+    }
+}
+
+static void decide_fate(struct co_core *core, struct co_ticket *ticket, enum co_exit_reason reason,
+                        const struct co_event *event)
+{
+    enum co_cause cause = cause_of(reason);
+    struct co_fate fate =
+        co_fate_decide(&ticket->facts, &core->pools[event->pool].job, ticket->attempts + 1,
+                       ticket->crashes, cause, (co_unix)(event->wall_ms / 1000));
+
+    ticket->text = event->text; /* The bookkeeper tells it to the application. */
+    if (fate.bookkeeper) {
+        ticket->cause = cause;
+        ticket->final = fate.final;
+        co_tickets_orphan(&core->tickets, ticket);
+    } else {
+        /* A time limit is the job's own doing and no crash: back as Laravel releases. */
+        end_ticket(core, ticket,
+                   cause == CO_CAUSE_TIMEOUT ? CO_OUTCOME_RELEASED : CO_OUTCOME_CRASHED,
+                   fate.delay_s, event->now);
+    }
+}
+
+/* Its worker is dead: what becomes of the job it had. */
 static void step_exited(struct co_core *core, const struct co_event *event)
 {
     struct co_pool *pool = &core->pools[event->pool].pool;
     struct co_ticket *ticket = co_tickets_get(&core->tickets, pool->workers[event->worker].ticket);
+    bool bookkeeper = event->worker >= CO_PLACE_BOOKKEEPER;
 
-    if (ticket != NULL && ticket->state == CO_TICKET_GIVEN) {
-        bool began = ticket->began || event->ok;
-        if (began && !ticket->began) {
-            ticket->began = true;
-            start_unrecorded(core, ticket, 1, event->now);
-        }
-        end_ticket(core, ticket,
-                   !began             ? CO_OUTCOME_RETURNED
-                   : core->drain_fast ? CO_OUTCOME_LOST
-                                      : CO_OUTCOME_CRASHED,
-                   0, event->now);
+    core->last_exit = co_pool_exited(pool, event->worker, event->exit_code, event->signal,
+                                     event->by_oom, event->now, &core->circuit_opened);
+    if (ticket == NULL || ticket->state != CO_TICKET_GIVEN) {
+        core->orphan_text = event->text; /* Nobody takes it: the caller's again. */
+        return;
     }
-    core->last_exit =
-        co_pool_exited(pool, event->worker, event->exit_code, event->signal, event->now);
+    core->orphan_text = NULL;
+    if (bookkeeper) {
+        core->orphan_text = event->text;
+        bookkeeping_failed(core, ticket, event->now);
+        return;
+    }
+    if (event->ok) {
+        note_began(core, ticket, event->now);
+    }
+    if (!ticket->began || core->drain_fast) {
+        core->orphan_text = event->text;
+        end_ticket(core, ticket, ticket->began ? CO_OUTCOME_LOST : CO_OUTCOME_RETURNED, 0,
+                   event->now);
+        return;
+    }
+    decide_fate(core, ticket, core->last_exit, event);
+}
+
+/* ---- time limits ---- */
+
+/* Its time is over. First its own handler, after the grace the kill; a bookkeeper has no handler.
+ */
+static void expire(struct co_core *core, uint32_t index, uint32_t worker, struct co_ticket *ticket,
+                   co_ms now, struct co_update *update)
+{
+    if (ticket->ending || ticket->orphaned) {
+        co_pool_seal(&core->pools[index].pool, worker, CO_EXIT_JOB_TIMEOUT, now);
+        act_worker(update, CO_ACTION_KILL, index, worker, ticket->id);
+        ticket->deadline = now + KILL_AGAIN;
+        return;
+    }
+    ticket->ending = true;
+    ticket->deadline = now + core->pools[index].kill_grace;
+    act_worker(update, CO_ACTION_TIMEOUT, index, worker, ticket->id);
+}
+
+/* Looked at only when the earliest deadline has come. */
+static void check_deadlines(struct co_core *core, uint32_t index, co_ms now,
+                            struct co_update *update)
+{
+    struct co_pool *pool = &core->pools[index].pool;
+    co_ms earliest = UINT64_MAX;
+
+    if (now < core->pools[index].deadline) {
+        return;
+    }
+    for (uint32_t w = 0; w < CO_PLACES_MAX; w++) {
+        struct co_ticket *ticket = co_tickets_get(&core->tickets, pool->workers[w].ticket);
+        if (ticket == NULL || ticket->state != CO_TICKET_GIVEN || ticket->deadline == 0) {
+            continue;
+        }
+        if (now >= ticket->deadline) {
+            expire(core, index, w, ticket, now, update);
+        }
+        earliest = ticket->deadline < earliest ? ticket->deadline : earliest;
+    }
+    core->pools[index].deadline = earliest;
+}
+
+/* The caller has swapped the slot: ok = the job was running and cannot end well any more. */
+static void step_ending(struct co_core *core, const struct co_event *event)
+{
+    struct co_ticket *ticket = co_tickets_get(&core->tickets, event->ticket);
+
+    if (event->ok && ticket != NULL && ticket->state == CO_TICKET_GIVEN) {
+        co_pool_seal(&core->pools[event->pool].pool, event->worker, CO_EXIT_JOB_TIMEOUT,
+                     event->now);
+        core->tickets.queues[ticket->queue].counts.timeouts += 1;
+    }
+}
+
+static void set_deadline(struct co_core *core, uint32_t index, struct co_ticket *ticket,
+                         co_ms limit, co_ms now)
+{
+    ticket->ending = false;
+    ticket->deadline = limit == 0 ? 0 : now + limit;
+    if (limit != 0 && ticket->deadline < core->pools[index].deadline) {
+        core->pools[index].deadline = ticket->deadline;
+    }
+}
+
+/* A worker over its memory limit. */
+static void step_memory(struct co_core *core, const struct co_event *event,
+                        struct co_update *update)
+{
+    struct co_pool *pool = &core->pools[event->pool].pool;
+
+    if (pool->workers[event->worker].present) {
+        co_pool_seal(pool, event->worker, CO_EXIT_OOM, event->now);
+        act_worker(update, CO_ACTION_KILL, event->pool, event->worker,
+                   pool->workers[event->worker].ticket);
+    }
+}
+
+/* A pause, a maintenance, or their end: what waits goes back at once. */
+static void step_hold(struct co_core *core, const struct co_event *event)
+{
+    struct co_queue *queue = &core->tickets.queues[event->queue];
+
+    queue->held = event->ok;
+    if (event->ok) {
+        return_queue(core, queue, event->now);
+    } else {
+        core->sources[queue->source].more = true; /* Look at once. */
+    }
 }
 
 static void step_began(struct co_core *core, const struct co_event *event)
 {
     struct co_ticket *ticket = co_tickets_get(&core->tickets, event->ticket);
 
-    if (ticket != NULL && ticket->state == CO_TICKET_GIVEN && !ticket->began) {
-        ticket->began = true;
-        start_unrecorded(core, ticket, 1, event->now);
+    if (ticket != NULL && ticket->state == CO_TICKET_GIVEN) {
+        note_began(core, ticket, event->now);
     }
 }
 
@@ -590,22 +759,47 @@ static void return_waiting(struct co_core *core, co_ms now)
     }
 }
 
+static bool is_control(uint32_t worker)
+{
+    return worker >= CO_PLACE_CONTROL && worker < CO_PLACE_BOOKKEEPER;
+}
+
 static void step_drain(struct co_core *core, const struct co_event *event, struct co_update *update)
 {
+    core->drain_at = core->draining ? core->drain_at : event->now;
     core->draining = true;
     return_waiting(core, event->now);
     for (uint32_t i = 0; i < core->n_pools; i++) {
         struct co_pool *pool = &core->pools[i].pool;
         pool->draining = true;
         pool->zygote_wanted = false;
-        for (uint32_t w = 0; event->ok && w < CO_WORKERS_MAX; w++) {
-            if (pool->workers[w].present) {
+        for (uint32_t w = 0; event->ok && w < CO_PLACES_MAX; w++) {
+            if (pool->workers[w].present && !is_control(w)) {
                 core->drain_fast = true;
                 co_pool_doom(pool, w, CO_EXIT_DRAIN);
                 act_worker(update, CO_ACTION_KILL, i, w, pool->workers[w].ticket);
             }
         }
     }
+}
+
+/* Jobs whose worker died still want their bookkeeper; not for ever, and not without a zygote. */
+static bool bookkeeping(struct co_core *core, uint32_t index, co_ms now)
+{
+    struct co_pool *pool = &core->pools[index].pool;
+    struct co_ticket *ticket;
+    bool busy = false;
+
+    if (!core->drain_fast && pool->zygote_up && now - core->drain_at < BOOKKEEPING_PATIENCE) {
+        for (uint32_t i = CO_PLACE_BOOKKEEPER; i < CO_PLACES_MAX; i++) {
+            busy = busy || pool->workers[i].present;
+        }
+        return busy || core->tickets.orphans[index] > 0;
+    }
+    while ((ticket = co_tickets_next_orphan(&core->tickets, index)) != NULL) {
+        end_ticket(core, ticket, CO_OUTCOME_CRASHED, 0, now);
+    }
+    return false;
 }
 
 /* Workers first, then what they left at the sources, then the zygotes. */
@@ -616,7 +810,8 @@ static void drain_on(struct co_core *core, co_ms now, struct co_update *update)
 
     return_waiting(core, now); /* A turn under way may have brought claims. */
     for (uint32_t i = 0; i < core->n_pools; i++) {
-        all_gone = all_gone && co_pool_alive(&core->pools[i].pool) == 0;
+        all_gone =
+            all_gone && co_pool_alive(&core->pools[i].pool) == 0 && !bookkeeping(core, i, now);
     }
     if (!all_gone) {
         return;
@@ -661,8 +856,25 @@ static void hand_over(struct co_core *core, uint32_t index, co_ms now, struct co
         co_tickets_give(&core->tickets, ticket, (uint32_t)worker, now);
         co_pool_busy(pool, (uint32_t)worker, ticket->id, now);
         co_hist_add(&core->pools[index].wait, (now - ticket->admitted_at) * 1000);
+        set_deadline(core, index, ticket, co_fate_timeout(&ticket->facts, &core->pools[index].job),
+                     now);
         act_worker(update, CO_ACTION_GIVE, index, (uint32_t)worker, ticket->id);
     }
+}
+
+static void give_orphans(struct co_core *core, uint32_t index, co_ms now, struct co_update *update)
+{
+    struct co_pool *pool = &core->pools[index].pool;
+    int worker;
+
+    while (core->tickets.orphans[index] > 0 && (worker = co_pool_bookkeeper(pool)) >= 0) {
+        struct co_ticket *ticket = co_tickets_next_orphan(&core->tickets, index);
+        co_tickets_adopt(&core->tickets, ticket, (uint32_t)worker, now);
+        co_pool_busy(pool, (uint32_t)worker, ticket->id, now);
+        set_deadline(core, index, ticket, BOOKKEEPING_LIMIT, now);
+        act_worker(update, CO_ACTION_BOOKKEEP, index, (uint32_t)worker, ticket->id);
+    }
+    pool->bookkeepers_wanted = core->tickets.orphans[index];
 }
 
 static void run_pool(struct co_core *core, uint32_t index, co_ms now, struct co_update *update)
@@ -670,12 +882,15 @@ static void run_pool(struct co_core *core, uint32_t index, co_ms now, struct co_
     struct co_pool *pool = &core->pools[index].pool;
     int worker;
 
-    if (pool->zygote_wanted && !pool->zygote_starting && now >= pool->zygote_after) {
-        pool->zygote_wanted = false;
-        pool->zygote_starting = true;
+    if (co_pool_zygote(pool, now)) {
         act_worker(update, CO_ACTION_ZYGOTE, index, 0, 0);
     }
+    check_deadlines(core, index, now, update);
     hand_over(core, index, now, update);
+    give_orphans(core, index, now, update);
+    while ((worker = co_pool_hung(pool, now)) >= 0) {
+        act_worker(update, CO_ACTION_KILL, index, (uint32_t)worker, 0);
+    }
     while ((worker = co_pool_stop(pool, now)) >= 0) {
         act_worker(update, CO_ACTION_STOP, index, (uint32_t)worker, 0);
     }
@@ -718,13 +933,13 @@ void co_core_step(struct co_core *core, const struct co_event *event, struct co_
         co_pool_zygote_up(pool, event->now);
         break;
     case CO_EVENT_ZYGOTE_DOWN:
-        co_pool_zygote_down(pool, event->ok, event->now);
+        co_pool_zygote_down(pool, event->ok, event->current, event->now);
         break;
     case CO_EVENT_FORKED:
         co_pool_forked(pool, event->worker, event->pid);
         break;
     case CO_EVENT_FORK_FAILED:
-        co_pool_exited(pool, event->worker, 1, 0, event->now);
+        co_pool_exited(pool, event->worker, 1, 0, false, event->now, &core->circuit_opened);
         break;
     case CO_EVENT_READY:
         co_pool_ready(pool, event->worker, event->now);
@@ -744,6 +959,21 @@ void co_core_step(struct co_core *core, const struct co_event *event, struct co_
     case CO_EVENT_CHANGED:
         co_source_changed(&core->sources[event->source], event->now);
         break;
+    case CO_EVENT_ENDING:
+        step_ending(core, event);
+        break;
+    case CO_EVENT_MEMORY:
+        step_memory(core, event, ret_update);
+        break;
+    case CO_EVENT_AGE:
+        co_pool_age(pool, event->now);
+        break;
+    case CO_EVENT_RELOAD:
+        co_pool_reload(pool, event->now);
+        break;
+    case CO_EVENT_HOLD:
+        step_hold(core, event);
+        break;
     case CO_EVENT_DRAIN:
         step_drain(core, event, ret_update);
         break;
@@ -759,12 +989,17 @@ void co_core_init(struct co_core *core)
 }
 
 uint32_t co_core_add_pool(struct co_core *core, const struct co_pool_config *config,
-                          uint32_t workers)
+                          uint32_t workers, uint64_t seed, co_ms now)
 {
     uint32_t index = core->n_pools++;
 
     assert(index < CO_POOLS_MAX);
-    co_pool_init(&core->pools[index].pool, workers);
+    co_pool_init(
+        &core->pools[index].pool, workers,
+        &(struct co_pool_limits){.max_jobs = config->max_jobs, .max_time = config->max_time},
+        config->boot == CO_BOOT_SPAWN, seed + index, now);
+    core->pools[index].kill_grace = config->kill_grace;
+    core->pools[index].deadline = UINT64_MAX;
     core->pools[index].job = config->job;
     core->pools[index].claim = config->claim;
     core->pools[index].present = true;
@@ -801,6 +1036,8 @@ co_ms co_core_deadline(const struct co_core *core, co_ms now)
 
     for (uint32_t i = 0; i < core->n_pools; i++) {
         co_ms d = co_pool_deadline(&core->pools[i].pool, now);
+        deadline = d < deadline ? d : deadline;
+        d = core->pools[i].deadline;
         deadline = d < deadline ? d : deadline;
     }
     for (uint32_t i = 0; i < core->n_sources; i++) {

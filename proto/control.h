@@ -105,6 +105,7 @@ struct co_payload_facts {
     char backoff[64];       /* Laravel's comma list of seconds, "1,5,10"; "" when absent. */
     int64_t timeout_s;
     int64_t max_tries;
+    int64_t max_exceptions;
     int64_t retry_until; /* Unix seconds. */
     bool fail_on_timeout;
 };
