@@ -59,6 +59,25 @@ static size_t trim(const char **text, size_t size)
     return size;
 }
 
+/* Add one entry: QUEUE or CONNECTION:QUEUE. */
+static int add_entry(struct co_serve *serve, const char *text, size_t size, const char *connection,
+                     uint32_t rank, struct co_err *err)
+{
+    const char *colon = memchr(text, ':', size);
+    const char *name = text;
+    const char *queue = colon != NULL ? colon + 1 : text;
+    size_t name_size = trim(&name, colon != NULL ? (size_t)(colon - text) : 0);
+    size_t queue_size = trim(&queue, (size_t)(text + size - queue));
+
+    if (colon != NULL && (name_size == 0 || queue_size == 0)) {
+        return co_err_set(err, CO_ECONFIG,
+                          "\"%.*s\" in a queue list names no %s; write CONNECTION:QUEUE or QUEUE",
+                          (int)size, text, name_size == 0 ? "connection" : "queue");
+    }
+    return colon != NULL ? add(serve, name, name_size, queue, queue_size, rank, err)
+                         : add(serve, connection, strlen(connection), queue, queue_size, rank, err);
+}
+
 /* Add a comma list. ranked: each entry gets its own rank. */
 static int add_list(struct co_serve *serve, const char *list, const char *connection, bool ranked,
                     struct co_err *err)
@@ -67,22 +86,14 @@ static int add_list(struct co_serve *serve, const char *list, const char *connec
 
     for (const char *at = list; *at != '\0'; rank++) {
         size_t size = strcspn(at, ",");
-        const char *name = at;
-        size_t name_size = trim(&name, size);
-        const char *colon = memchr(name, ':', name_size);
-        int code;
-        if (name_size == 0) {
-            return co_err_set(err, CO_ECONFIG,
-                              "empty name in queue list \"%s\"; separate names by single commas",
-                              list);
-        }
-        if (colon != NULL) {
-            code = add(serve, name, (size_t)(colon - name), colon + 1,
-                       name_size - (size_t)(colon + 1 - name), ranked ? rank : 0, err);
-        } else {
-            code =
-                add(serve, connection, strlen(connection), name, name_size, ranked ? rank : 0, err);
-        }
+        const char *entry = at;
+        size_t entry_size = trim(&entry, size);
+        int code = entry_size > 0
+                       ? add_entry(serve, entry, entry_size, connection, ranked ? rank : 0, err)
+                       : co_err_set(err, CO_ECONFIG,
+                                    "empty name in queue list \"%s\"; separate names by single "
+                                    "commas",
+                                    list);
         if (code < 0) {
             return code;
         }

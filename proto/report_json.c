@@ -133,3 +133,98 @@ int co_report_ids(const char *args, int64_t *ret_ids, uint32_t max, bool *ret_al
     json_decref(root);
     return n;
 }
+
+static void set_text(json_t *object, const char *member, const char *text)
+{
+    json_object_set_new(object, member, co_text_json(text));
+}
+
+static void set_count(json_t *object, const char *member, uint64_t count)
+{
+    json_object_set_new(object, member, json_integer((json_int_t)count));
+}
+
+static json_t *exit_json(const struct co_report_exit *exit)
+{
+    json_t *entry = json_object();
+
+    json_object_set_new(entry, "id", json_integer(exit->id));
+    json_object_set_new(entry, "at", json_integer(exit->at));
+    set_text(entry, "pool", exit->pool);
+    set_count(entry, "worker", exit->worker);
+    json_object_set_new(entry, "pid", json_integer(exit->pid));
+    set_count(entry, "generation", exit->generation);
+    set_text(entry, "reason", exit->reason);
+    set_text(entry, "status", exit->status);
+    set_text(entry, "queue", exit->queue);
+    set_text(entry, "job", exit->job);
+    set_text(entry, "job_id", exit->job_id);
+    set_text(entry, "uuid", exit->uuid);
+    set_text(entry, "cause", exit->cause);
+    set_count(entry, "rss_bytes", exit->rss_bytes);
+    return entry;
+}
+
+char *co_report_exits(const struct co_report_exit *list, uint32_t n)
+{
+    json_t *exits = json_array();
+
+    for (uint32_t i = 0; i < n; i++) {
+        json_array_append_new(exits, exit_json(&list[i]));
+    }
+    return finish(json_pack("{s:o}", "exits", exits));
+}
+
+static json_t *minute_json(const struct co_report_minute *minute)
+{
+    json_t *entry = json_object();
+
+    json_object_set_new(entry, "minute", json_integer(minute->minute));
+    set_text(entry, "pool", minute->pool);
+    set_text(entry, "connection", minute->connection);
+    set_text(entry, "queue", minute->queue);
+    set_text(entry, "job", minute->job);
+    set_count(entry, "done", minute->done);
+    set_count(entry, "failed", minute->failed);
+    set_count(entry, "released", minute->released);
+    set_count(entry, "crashed", minute->crashed);
+    set_count(entry, "timeouts", minute->timeouts);
+    set_count(entry, "run_sum_us", minute->run_sum_us);
+    set_count(entry, "run_max_us", minute->run_max_us);
+    set_count(entry, "wait_sum_us", minute->wait_sum_us);
+    return entry;
+}
+
+char *co_report_minutes(const struct co_report_minute *list, uint32_t n)
+{
+    json_t *minutes = json_array();
+
+    for (uint32_t i = 0; i < n; i++) {
+        json_array_append_new(minutes, minute_json(&list[i]));
+    }
+    return finish(json_pack("{s:o}", "minutes", minutes));
+}
+
+static json_t *slow_json(const struct co_report_slow *slow)
+{
+    json_t *entry = json_object();
+
+    json_object_set_new(entry, "id", json_integer(slow->id));
+    json_object_set_new(entry, "at", json_integer(slow->at));
+    set_text(entry, "pool", slow->pool);
+    set_count(entry, "worker", slow->worker);
+    set_text(entry, "job", slow->job);
+    set_count(entry, "seconds", slow->seconds);
+    set_text(entry, "stack", slow->stack);
+    return entry;
+}
+
+char *co_report_slow(const struct co_report_slow *list, uint32_t n)
+{
+    json_t *entries = json_array();
+
+    for (uint32_t i = 0; i < n; i++) {
+        json_array_append_new(entries, slow_json(&list[i]));
+    }
+    return finish(json_pack("{s:o}", "slow", entries));
+}

@@ -11,7 +11,7 @@
  *
  *     agent                              zygote
  *       ◄── HELLO    libphp version, api, pid
- *       ◄── BOOTED | BOOT_FAILED text     (boot: preload)
+ *       ◄── BOOTED text | BOOT_FAILED text
  *       ──► FORK     worker, kind, generation, wire path, bell path  + fd for stdout and stderr
  *       ◄── FORKED   pid + pidfd | FORK_FAILED text
  *       ──► STOP     (or the socket closes): end without touching the workers */
@@ -52,7 +52,10 @@ struct co_zygote_msg {
     int32_t pid;
     char wire[CO_ZYGOTE_PATH_SIZE];
     char bell[CO_ZYGOTE_PATH_SIZE];
-    char text[CO_ZYGOTE_TEXT_SIZE]; /* HELLO: PHP version; BOOT_FAILED, FORK_FAILED: why. */
+    /* HELLO: PHP version; BOOT_FAILED, FORK_FAILED: why. BOOTED: what the boot left behind, as
+     * {"threads":["name",...],"sockets":n}; threads that outlived 5 s are named, and such an
+     * application must be booted after the fork. */
+    char text[CO_ZYGOTE_TEXT_SIZE];
 };
 
 /* Write the message into buf. Returns its size, or CO_ETOOBIG. */

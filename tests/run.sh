@@ -70,7 +70,8 @@ build_one() {
     local name=$1 dir=$build
     shift
     [ "$name" = plain ] || dir=$build/$name
-    (setup_build "$dir" "$@") && printf '   built %s\n' "$name"
+    rm -f "$dir/built"
+    (setup_build "$dir" "$@") && touch "$dir/built" && printf '   built %s\n' "$name"
 }
 
 build_all() {
@@ -90,10 +91,19 @@ worker_tests() {
     done
 }
 
+# What did not build is not tested, and that is a failure of its own.
+built() {
+    [ -e "$1/built" ] || {
+        printf '   not run: the build in %s failed or was left out\n' "$1"
+        return 1
+    }
+}
+
 # run_ctest NAME DIR [CTEST-ARGUMENT...]
 run_ctest() {
     local name=$1 dir=$2 log=$logs/ctest-$1.log status bad total
     shift 2
+    built "$dir" || return 1
     ctest --test-dir "$dir" -j 2 --output-on-failure --no-tests=error "$@" >"$log" 2>&1 </dev/null
     status=$?
     total=$(sed -nE 's/.* tests failed out of ([0-9]+)$/\1/p' "$log")
@@ -140,6 +150,7 @@ run_bats() {
 # one after the other.
 run_e2e() {
     local name=$1 bin=$2 laravel=$3 slow=$4 file light=() status=0
+    built "${bin%/bin}" || return 1
     for file in "$here"/e2e/*.bats; do
         [ "${file##*/}" = faults.bats ] || light+=("$file")
     done
@@ -199,7 +210,7 @@ stage build build_all
 stage unit run_ctest plain "$build"
 stage asan run_ctest asan "$build/asan"
 stage tsan run_ctest tsan "$build/tsan" -R '^worker/'
-stage fuzz run_ctest clang "$build/clang"
+stage fuzz run_ctest clang "$build/clang" -R "^fuzz/"
 [ -z "$full" ] || stage "fuzz long" run_fuzz_long
 stage quickstart run_quickstart
 if [ -n "$full" ]; then

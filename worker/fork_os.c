@@ -129,6 +129,7 @@ __attribute__((noreturn)) static void become_worker(const struct co_fork_host *h
                                                     const struct parcel *order)
 {
     co_process_bind(host->agent);
+    co_process_let_read(host->agent);
     co_process_lead();
     co_process_name("cohort-worker");
     co_process_reset_signals();

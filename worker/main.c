@@ -5,11 +5,13 @@
 #include "proto/err.h"
 #include "proto/zygote.h"
 #include "worker/fork_os.h"
+#include "worker/leftovers_os.h"
 #include "worker/options.h"
 #include "worker/php_abi.h"
 #include "worker/php_api.h"
 #include "worker/php_run.h"
 #include "worker/php_start.h"
+#include "worker/php_trace.h"
 #include "worker/process_os.h"
 #include "worker/seat_os.h"
 
@@ -21,6 +23,7 @@ enum {
     EXIT_GOOD = 0,
     EXIT_FAILED = 1,
     EXIT_USAGE = 2,
+    EXIT_BOOT = 255, /* A worker that did not boot: as PHP ends after a fatal error. */
 };
 
 static int fail(int code, const struct co_err *err)
@@ -35,26 +38,73 @@ __attribute__((noreturn)) static void leave(int code)
     _exit(code); /* PHP's own end of process is the zygote's affair, not a child's. */
 }
 
-/* A worker's whole life. */
-__attribute__((noreturn)) static void run_child(const struct co_zygote_msg *order, void *ctx)
+static struct co_seat worker_seat;
+
+/* To the agent as a record, and to stderr, where the boot's own output is. */
+static void tell_boot_failed(const char *text)
 {
-    static struct co_seat seat;
-    static char text[CO_ZYGOTE_TEXT_SIZE];
-    const struct co_options *options = ctx;
+    fprintf(stderr, "cohort-worker: %s\n", text);
+    co_seat_send(&worker_seat, &(struct co_record){
+                                   .type = CO_RECORD_BOOT_FAILED,
+                                   .body = (const uint8_t *)text,
+                                   .size = (uint32_t)strlen(text),
+                               });
+}
+
+static void open_seat(const struct co_options *options, const char *wire, const char *bell)
+{
     struct co_err err;
 
-    if (co_seat_open(&seat, order->wire, order->bell, options->wake_fd, &err) < 0) {
+    if (co_seat_open(&worker_seat, wire, bell, options->wake_fd, &err) < 0) {
         leave(fail(EXIT_FAILED, &err));
     }
-    co_php_start_reseed();
-    co_php_api_seat(&seat);
-    if (options->boot == CO_BOOT_AFTER_FORK &&
-        co_php_run_boot(options->php_dir, text, sizeof text) < 0) {
-        fprintf(stderr, "cohort-worker: boot %s: %s\n", options->php_dir, text);
+}
+
+static void boot_worker(const struct co_options *options)
+{
+    static char text[CO_ZYGOTE_TEXT_SIZE];
+
+    if (co_php_run_boot(options->php_dir, text, sizeof text) < 0) {
+        tell_boot_failed(text); /* First: a shutdown function may not return. */
         co_php_run_end();
-        leave(EXIT_FAILED);
+        leave(EXIT_BOOT);
+    }
+}
+
+/* A worker's whole life, in a child of the zygote. */
+__attribute__((noreturn)) static void run_child(const struct co_zygote_msg *order, void *ctx)
+{
+    const struct co_options *options = ctx;
+
+    open_seat(options, order->wire, order->bell);
+    co_php_start_reseed();
+    co_php_api_seat(&worker_seat);
+    if (options->boot == CO_BOOT_AFTER_FORK) {
+        boot_worker(options);
     }
     leave(co_php_run_worker(order->kind));
+}
+
+/* The same without a zygote. */
+static int run_spawned(const struct co_options *options)
+{
+    pid_t agent = options->agent != 0 ? options->agent : getppid();
+    struct co_err err;
+
+    co_process_bind(agent);
+    co_process_let_read(agent);
+    co_process_lead();
+    co_process_name("cohort-worker");
+    co_process_close_but(options->wake_fd);
+    co_process_keep_from_children(options->wake_fd);
+    open_seat(options, options->seat.wire, options->seat.bell);
+    if (co_php_start(options, &err) < 0) {
+        tell_boot_failed(err.msg);
+        leave(EXIT_BOOT);
+    }
+    co_php_api_seat(&worker_seat);
+    boot_worker(options);
+    return co_php_run_worker(options->seat.kind);
 }
 
 static struct co_zygote_msg hello(void)
@@ -64,15 +114,22 @@ static struct co_zygote_msg hello(void)
     return msg;
 }
 
-/* Returns what the agent is told: BOOTED or BOOT_FAILED. */
+/* Returns what the agent is told: BOOTED with what the boot left, or BOOT_FAILED with the reason.
+ */
 static struct co_zygote_msg boot(const struct co_options *options)
 {
     struct co_zygote_msg msg = {.type = CO_ZYGOTE_BOOTED, .pid = getpid()};
+    struct co_leftovers left;
 
-    if (options->boot == CO_BOOT_PRELOAD &&
-        co_php_run_boot(options->php_dir, msg.text, sizeof msg.text) < 0) {
+    if (options->boot != CO_BOOT_PRELOAD) {
+        co_leftovers_look(options->control_fd, &left);
+    } else if (co_php_run_boot(options->php_dir, msg.text, sizeof msg.text) == CO_OK) {
+        co_leftovers_wait(options->control_fd, &left);
+    } else {
         msg.type = CO_ZYGOTE_BOOT_FAILED;
+        return msg;
     }
+    co_leftovers_json(&left, msg.text, sizeof msg.text);
     return msg;
 }
 
@@ -109,7 +166,7 @@ static int serve(const struct co_options *options, pid_t agent)
 
 static int run_zygote(const struct co_options *options)
 {
-    pid_t agent = getppid();
+    pid_t agent = options->agent != 0 ? options->agent : getppid();
     int last = options->control_fd > options->wake_fd ? options->control_fd : options->wake_fd;
 
     co_process_bind(agent);
@@ -150,5 +207,12 @@ int main(int argc, char **argv)
         return fail(EXIT_USAGE, &err);
     }
     co_php_abi_forget_preload();
-    leave(options.command == CO_OPTIONS_INFO ? run_info(&options) : run_zygote(&options));
+    if (options.command == CO_OPTIONS_INFO) {
+        leave(run_info(&options));
+    }
+    if (options.command == CO_OPTIONS_TRACE) {
+        leave(co_php_trace(options.trace, options.json, &err) < 0 ? fail(EXIT_FAILED, &err)
+                                                                  : EXIT_GOOD);
+    }
+    leave(options.boot == CO_BOOT_SPAWN ? run_spawned(&options) : run_zygote(&options));
 }

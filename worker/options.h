@@ -3,14 +3,19 @@
 #ifndef CO_WORKER_OPTIONS_H
 #define CO_WORKER_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "proto/err.h"
+#include "proto/zygote.h"
 
 #define CO_OPTIONS_SETS_MAX 64
 
 enum co_options_command {
-    CO_OPTIONS_SERVE = 0, /* Be a zygote. */
+    CO_OPTIONS_SERVE = 0, /* Be a zygote, or one worker (spawn). */
+    CO_OPTIONS_TRACE,
     CO_OPTIONS_INFO,
     CO_OPTIONS_HELP,
     CO_OPTIONS_VERSION,
@@ -19,6 +24,7 @@ enum co_options_command {
 enum co_options_boot {
     CO_BOOT_PRELOAD = 0, /* Boot the application once, then fork. */
     CO_BOOT_AFTER_FORK,  /* Fork the initialised PHP and boot in each child. */
+    CO_BOOT_SPAWN,       /* This process is the worker: no zygote, one exec a worker. */
 };
 
 /* All strings are borrowed from argv. */
@@ -27,7 +33,17 @@ struct co_options {
     enum co_options_boot boot;
     int control_fd;
     int wake_fd;
+    pid_t agent; /* Who must be the parent; 0 = whoever is. */
     const char *php_dir;
+    struct { /* For CO_BOOT_SPAWN, what a FORK message says otherwise. */
+        const char *wire;
+        const char *bell;
+        enum co_worker_kind kind;
+        uint32_t worker;
+        uint32_t generation;
+    } seat;
+    pid_t trace;
+    bool json;
     size_t n_sets;
     struct co_options_set {
         const char *key; /* Not terminated: key_size bytes. */

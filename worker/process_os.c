@@ -34,6 +34,19 @@ void co_process_close_from(int first)
     (void)close_range((unsigned)first, ~0U, 0);
 }
 
+void co_process_close_but(int fd)
+{
+    if (fd > 3) {
+        (void)close_range(3, (unsigned)fd - 1, 0);
+    }
+    co_process_close_from(fd + 1);
+}
+
+void co_process_let_read(pid_t agent)
+{
+    (void)prctl(PR_SET_PTRACER, (unsigned long)agent); /* Without Yama there is no need. */
+}
+
 void co_process_keep_from_children(int fd)
 {
     int flags = fcntl(fd, F_GETFD);

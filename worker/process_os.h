@@ -21,6 +21,12 @@ void co_process_name(const char *name);
 /* Close every descriptor from `first` on. Never once PHP runs: it would close OPcache's lock. */
 void co_process_close_from(int first);
 
+/* As co_process_close_from(3), but one descriptor stays. */
+void co_process_close_but(int fd);
+
+/* Let the agent and what it starts read this process's memory, where Yama forbids it otherwise. */
+void co_process_let_read(pid_t agent);
+
 /* Set CLOEXEC on a descriptor that came through exec without it. */
 void co_process_keep_from_children(int fd);
 

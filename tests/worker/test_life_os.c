@@ -236,6 +236,253 @@ static void without_a_handler_the_agent_has_the_last_word(void **state)
     expect_text(&end, "done");
 }
 
+/* ---- ways to boot ---- */
+
+static void a_spawned_worker_is_one_like_the_others(void **state)
+{
+    char want[64];
+    (void)state;
+    start_agent(loop_php);
+    struct worker *worker = spawn_worker("job");
+    struct co_record ready = receive(worker, CO_RECORD_READY);
+    snprintf(want, sizeof want, "{\"kind\":\"job\",\"booted\":%d}", worker->pid);
+    assert_string_equal((const char *)ready.body, want);
+    snprintf(want, sizeof want, "[%d,%d,%d]", getpid(), worker->pid, worker->pid);
+    expect_answer(worker, "return [posix_getppid(), posix_getpid(), posix_getpgrp()];", want);
+    expect_answer(worker, "return trim(file_get_contents('/proc/self/comm'));",
+                  "\"cohort-worker\"");
+    expect_answer(worker, "return \\Cohort\\Worker\\config()['colour'];", "\"a=b\"");
+    expect_answer(worker, "return preg_split('/\\s+/', trim(shell_exec('ls /proc/self/fd')));",
+                  "[\"0\",\"1\",\"2\",\"3\"]");
+    uint64_t ticket = send_job(worker, "{}", 2);
+    assert_int_equal(expect_end(worker, ticket).outcome, CO_OUTCOME_FAILED);
+    ask(worker, handler_php);
+    begin_job(worker, "sleep(600);");
+    end_running(worker);
+    expect_handled(worker);
+    expect_killed(worker);
+    worker = spawn_worker("bookkeeper");
+    ready = receive(worker, CO_RECORD_READY);
+    assert_non_null(strstr((const char *)ready.body, "\"kind\":\"bookkeeper\""));
+    send_stop(worker);
+    assert_int_equal(exit_code_of(worker), 7);
+    tear_down(state);
+}
+
+static void a_spawned_worker_dies_with_its_agent(void **state)
+{
+    int told[2];
+    pid_t pid;
+    (void)state;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    assert_int_equal(pipe2(told, O_CLOEXEC), 0);
+    start_agent(loop_php);
+    pid_t pseudo = fork();
+    if (pseudo == 0) {
+        struct worker *worker = spawn_worker("job");
+        receive(worker, CO_RECORD_READY);
+        ssize_t put = write(told[1], &worker->pid, sizeof worker->pid);
+        (void)put;
+        for (;;) {
+            pause();
+        }
+    }
+    assert_true(readable(told[0], DEADLINE_MS));
+    assert_int_equal(read(told[0], &pid, sizeof pid), sizeof pid);
+    int worker = (int)syscall(SYS_pidfd_open, pid, 0);
+    assert_true(worker >= 0);
+    kill(pseudo, SIGKILL);
+    assert_true(readable(worker, DEADLINE_MS));
+    while (waitpid(-1, NULL, 0) > 0) {
+    }
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    close(worker);
+    close(told[0]);
+    close(told[1]);
+    tear_down(state);
+}
+
+static void expect_boot_failure(struct worker *worker)
+{
+    struct co_record record = receive(worker, CO_RECORD_BOOT_FAILED);
+    if (strstr((const char *)record.body, "LogicException: no database in ") == NULL) {
+        fail_msg("%s", (const char *)record.body);
+    }
+    assert_int_equal(exit_code_of(worker), 255);
+    const char *output = read_output(worker->output);
+    if (strstr(output, "cohort-worker: LogicException: no database") == NULL) {
+        fail_msg("%s", output);
+    }
+}
+
+static void a_worker_that_does_not_boot_says_why(void **state)
+{
+    static const char broken_php[] = "<?php throw new LogicException('no database');";
+    (void)state;
+    start_agent(broken_php);
+    expect_boot_failure(spawn_worker("job"));
+    tear_down(state);
+    start_zygote(broken_php, "after_fork");
+    expect_boot();
+    expect_boot_failure(fork_worker(CO_KIND_JOB));
+    expect_boot_failure(fork_worker(CO_KIND_CONTROL)); /* The zygote is still there. */
+    tear_down(state);
+}
+
+/* Threads that PHP makes through FFI: libc's sleep() is what they run. */
+#define THREAD_PHP(seconds)                                                    \
+    "<?php $c = FFI::cdef('typedef unsigned long t; unsigned sleep(unsigned);" \
+    " int pthread_create(t *, void *, void *, void *);', 'libc.so.6');"        \
+    "$t = $c->new('t'); $c->pthread_create(FFI::addr($t), null,"               \
+    " FFI::cast('void *', $c->sleep), $c->cast('void *', " seconds "));"
+
+static void threads_and_sockets_that_the_boot_leaves_are_reported(void **state)
+{
+    (void)state;
+    start_zygote("<?php $GLOBALS['s'] = stream_socket_pair(1, 1, 0);", "preload");
+    assert_string_equal(expect_booted(), "{\"threads\":[],\"sockets\":2}");
+    tear_down(state);
+    uint64_t begin = now_ms();
+    start_zygote(THREAD_PHP("600"), "preload");
+    assert_string_equal(expect_booted(), "{\"threads\":[\"cohort-zygote\"],\"sockets\":0}");
+    assert_true(now_ms() - begin >= 5000);
+    tear_down(state);
+}
+
+static void a_thread_that_ends_in_time_is_no_harm(void **state)
+{
+    (void)state;
+    uint64_t begin = now_ms();
+    start_zygote(THREAD_PHP("1"), "preload");
+    expect_boot();
+    assert_true(now_ms() - begin >= 1000);
+    tear_down(state);
+}
+
+static void an_idle_worker_stops_at_once(void **state)
+{
+    uint64_t slowest = 0;
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct worker *worker = ready_worker();
+        expect_answer(worker, "return 1;", "1");
+        uint64_t begin = now_ms();
+        send_stop(worker);
+        assert_int_equal(exit_code_of(worker), 7);
+        uint64_t took = now_ms() - begin;
+        slowest = took > slowest ? took : slowest;
+        next_round();
+    }
+    assert_true(slowest < 900); /* Not at the end of some wait. */
+}
+
+/* ---- the stack of a running worker ---- */
+
+static const char *trace(pid_t pid, const char *more, int *ret_code)
+{
+    char command[512];
+    snprintf(command, sizeof command, "%s --trace %d %s 2>&1", COHORT_WORKER_BIN, (int)pid, more);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    const char *text = read_output(fileno(pipe));
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    *ret_code = WEXITSTATUS(status);
+    return text;
+}
+
+/* Until the worker has come as far as the test wants to see it. */
+static void expect_trace(pid_t pid, const char *more, const char *want)
+{
+    uint64_t deadline = now_ms() + DEADLINE_MS;
+    const char *text = "";
+    int code = -1;
+
+    while (now_ms() < deadline) {
+        text = trace(pid, more, &code);
+        if (code == 0 && strstr(text, want) != NULL) {
+            return;
+        }
+    }
+    fail_msg("exit %d: %s; want %s", code, text, want);
+}
+
+static const char traced_php[] =
+    "<?php\n"
+    "namespace App;\n"
+    "class Report {\n"
+    "    public function handle(): void {\n"
+    "        array_map(function ($x) {\n"
+    "            self::wait($x);\n"
+    "        }, [600]);\n"
+    "    }\n"
+    "    public static function wait(int $x): void {\n"
+    "        \\sleep($x);\n"
+    "    }\n"
+    "    public function turn(): void {\n"
+    "        while (true) { $this->step(); }\n"
+    "    }\n"
+    "    private function step(): int {\n"
+    "        return strlen(uniqid());\n"
+    "    }\n"
+    "}\n";
+
+static void a_stack_is_read_while_the_worker_runs(void **state)
+{
+    char file[300];
+    char code[1024];
+    char want[2048];
+    (void)state;
+    snprintf(file, sizeof file, "%s", in_dir("Report.php"));
+    write_file(file, traced_php, sizeof traced_php - 1);
+    snprintf(code, sizeof code, "require '%s'; (new \\\\App\\\\Report)->handle();", file);
+    struct worker *worker = limited_worker(handler_php);
+    expect_trace(worker->pid, "", "#0 Cohort\\Worker\\next() ");
+    begin_job(worker, code);
+    snprintf(want, sizeof want,
+             "#0 sleep() %s:10\n#1 App\\Report::wait() %s:10\n#2 App\\Report::App\\{closure}() "
+             "%s:6\n#3 array_map() %s:5\n#4 App\\Report::handle() %s:5\n",
+             file, file, file, file, file);
+    expect_trace(worker->pid, "", want);
+    snprintf(want, sizeof want,
+             "{\"pid\":%d,\"frames\":[{\"function\":\"sleep\",\"file\":\"%s\",\"line\":10},"
+             "{\"function\":\"App\\\\Report::wait\",\"file\":\"%s\",\"line\":10},",
+             (int)worker->pid, file, file);
+    expect_trace(worker->pid, "--json", want);
+    end_running(worker); /* And sleep() has not noticed a thing. */
+    expect_handled(worker);
+    expect_killed(worker);
+}
+
+static void a_stack_that_moves_shows_what_stands(void **state)
+{
+    char code[1024];
+    (void)state;
+    write_file(in_dir("Report.php"), traced_php, sizeof traced_php - 1);
+    snprintf(code, sizeof code, "require '%s'; (new \\\\App\\\\Report)->turn();",
+             in_dir("Report.php"));
+    struct worker *worker = limited_worker(handler_php);
+    begin_job(worker, code);
+    for (int i = 0; i < 20; i++) {
+        expect_trace(worker->pid, "", "App\\Report::turn() ");
+    }
+    end_running(worker);
+    expect_handled(worker);
+    expect_killed(worker);
+}
+
+static void a_stack_that_cannot_be_read_says_why(void **state)
+{
+    int code;
+    (void)state;
+    const char *text = trace(getpid(), "", &code);
+    assert_int_equal(code, 1);
+    assert_non_null(strstr(text, "it does not run "));
+    text = trace(0x3fffffff, "", &code);
+    assert_int_equal(code, 1);
+    assert_non_null(strstr(text, "there is no such process"));
+}
+
 #define WITH_ZYGOTE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -248,6 +495,15 @@ int main(void)
         WITH_ZYGOTE(many_signals_call_the_handler_once),
         WITH_ZYGOTE(a_job_that_ends_by_itself_first_is_not_handled),
         WITH_ZYGOTE(without_a_handler_the_agent_has_the_last_word),
+        cmocka_unit_test(a_spawned_worker_is_one_like_the_others),
+        cmocka_unit_test(a_spawned_worker_dies_with_its_agent),
+        cmocka_unit_test(a_worker_that_does_not_boot_says_why),
+        cmocka_unit_test(threads_and_sockets_that_the_boot_leaves_are_reported),
+        cmocka_unit_test(a_thread_that_ends_in_time_is_no_harm),
+        WITH_ZYGOTE(an_idle_worker_stops_at_once),
+        WITH_ZYGOTE(a_stack_is_read_while_the_worker_runs),
+        WITH_ZYGOTE(a_stack_that_moves_shows_what_stands),
+        cmocka_unit_test(a_stack_that_cannot_be_read_says_why),
     };
     return cmocka_run_group_tests_name("a worker's life", tests, NULL, NULL);
 }

@@ -189,21 +189,26 @@ __attribute__((noreturn)) static inline void exec_worker(int control, int wake, 
     _exit(127);
 }
 
+static inline void start_agent(const char *preload)
+{
+    agent = (struct agent){.ticket = 100, .control = -1, .zygote_output = -1};
+    snprintf(agent.dir, sizeof agent.dir, "/tmp/cohort-test-XXXXXX");
+    assert_non_null(mkdtemp(agent.dir));
+    write_file(in_dir("preload.php"), preload, strlen(preload));
+    agent.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    agent.bell = map_new(in_dir("bell"), sizeof *agent.bell);
+    co_bell_init(agent.bell);
+}
+
 static inline void start_zygote(const char *preload, const char *boot)
 {
     int pair[2];
     int output[2];
 
-    agent = (struct agent){.ticket = 100};
-    snprintf(agent.dir, sizeof agent.dir, "/tmp/cohort-test-XXXXXX");
-    assert_non_null(mkdtemp(agent.dir));
-    write_file(in_dir("preload.php"), preload, strlen(preload));
+    start_agent(preload);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     assert_int_equal(pipe2(output, O_CLOEXEC), 0);
     agent.control = pair[0];
-    agent.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    agent.bell = map_new(in_dir("bell"), sizeof *agent.bell);
-    co_bell_init(agent.bell);
     agent.zygote_output = output[0];
     agent.zygote = fork();
     if (agent.zygote == 0) {
@@ -267,9 +272,12 @@ static inline void tell(const struct co_zygote_msg *msg, int fd)
     assert_int_equal(sendmsg(agent.control, &header, MSG_NOSIGNAL), size);
 }
 
-static inline void expect_boot(void)
+/* Returns what the boot left behind. */
+static inline const char *expect_booted(void)
 {
-    struct co_zygote_msg msg = hear(NULL);
+    static struct co_zygote_msg msg;
+
+    msg = hear(NULL);
     assert_int_equal(msg.type, CO_ZYGOTE_HELLO);
     assert_int_equal(msg.pid, agent.zygote);
     assert_int_equal(strncmp(msg.text, "8.", 2), 0);
@@ -278,15 +286,39 @@ static inline void expect_boot(void)
         print_error("%s\n", msg.text);
     }
     assert_int_equal(msg.type, CO_ZYGOTE_BOOTED);
+    return msg.text;
+}
+
+static inline void expect_boot(void)
+{
+    assert_string_equal(expect_booted(), "{\"threads\":[],\"sockets\":0}");
 }
 
 /* ---- a worker ---- */
 
-static inline struct worker *fork_worker(enum co_worker_kind kind)
+/* A worker's files and pipe; nobody sits there yet. Returns the write end of its output. */
+static inline struct worker *new_worker(int *ret_output)
 {
-    struct worker *worker = &agent.workers[agent.n_workers];
+    uint32_t number = agent.n_workers++;
+    struct worker *worker = &agent.workers[number];
     int output[2];
     char name[16];
+
+    assert_true(number < WORKERS_MAX);
+    snprintf(name, sizeof name, "w%u", number);
+    snprintf(worker->path, sizeof worker->path, "%s", in_dir(name));
+    worker->wire = map_new(worker->path, sizeof *worker->wire);
+    co_wire_init(worker->wire, 1, "jobs", number, 3);
+    worker->cursor = co_ring_tail(&worker->wire->to_agent);
+    assert_int_equal(pipe2(output, O_CLOEXEC), 0);
+    worker->output = output[0];
+    *ret_output = output[1];
+    return worker;
+}
+
+static inline struct worker *fork_worker(enum co_worker_kind kind)
+{
+    int output;
     struct co_zygote_msg order = {
         .type = CO_ZYGOTE_FORK,
         .seq = 1000 + agent.n_workers,
@@ -294,23 +326,55 @@ static inline struct worker *fork_worker(enum co_worker_kind kind)
         .generation = 3,
         .kind = kind,
     };
+    struct worker *worker = new_worker(&output);
 
-    snprintf(name, sizeof name, "w%u", agent.n_workers++);
-    snprintf(worker->path, sizeof worker->path, "%s", in_dir(name));
     snprintf(order.wire, sizeof order.wire, "%s", worker->path);
     snprintf(order.bell, sizeof order.bell, "%s", in_dir("bell"));
-    worker->wire = map_new(worker->path, sizeof *worker->wire);
-    co_wire_init(worker->wire, 1, "jobs", order.worker, 3);
-    worker->cursor = co_ring_tail(&worker->wire->to_agent);
-    assert_int_equal(pipe2(output, O_CLOEXEC), 0);
-    worker->output = output[0];
-    tell(&order, output[1]);
-    close(output[1]);
+    tell(&order, output);
+    close(output);
 
     struct co_zygote_msg answer = hear(&worker->pidfd);
     assert_int_equal(answer.type, CO_ZYGOTE_FORKED);
     assert_int_equal(answer.seq, order.seq);
     worker->pid = answer.pid;
+    return worker;
+}
+
+__attribute__((noreturn)) static inline void exec_spawned(const struct worker *worker,
+                                                          const char *kind, int output)
+{
+    int high_wake = fcntl(agent.wake, F_DUPFD, 20);
+    int null = open("/dev/null", O_RDONLY);
+    char run_dir[128];
+    char parent[16];
+
+    dup2(null, 0);
+    dup2(output, 1);
+    dup2(output, 2);
+    dup2(high_wake, 4);
+    close(3);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", agent.dir);
+    snprintf(parent, sizeof parent, "%d", (int)getppid());
+    execl(COHORT_WORKER_BIN, COHORT_WORKER_BIN, "--spawn", "--wake-fd", "4", "--php-dir", agent.dir,
+          "--mode", "job", "--boot", "spawn", "--wire", worker->path, "--bell", in_dir("bell"),
+          "--worker-kind", kind, "--worker", "0", "--generation", "3", "--agent", parent, "--set",
+          run_dir, "--set", "colour=a=b", (char *)NULL);
+    _exit(127);
+}
+
+static inline struct worker *spawn_worker(const char *kind)
+{
+    int output;
+    struct worker *worker = new_worker(&output);
+
+    worker->pid = fork();
+    if (worker->pid == 0) {
+        exec_spawned(worker, kind, output);
+    }
+    assert_true(worker->pid > 0);
+    close(output);
+    worker->pidfd = (int)syscall(SYS_pidfd_open, worker->pid, 0);
+    assert_true(worker->pidfd >= 0);
     return worker;
 }
 
@@ -505,8 +569,10 @@ static inline int tear_down(void **state)
         waitpid(agent.zygote, NULL, 0);
     }
     munmap(agent.bell, sizeof *agent.bell);
-    close(agent.zygote_output);
-    close(agent.control);
+    if (agent.control >= 0) {
+        close(agent.zygote_output);
+        close(agent.control);
+    }
     close(agent.wake);
     return nftw(agent.dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }

@@ -1,0 +1,501 @@
+/* The core, in stories. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* clang-format off */
+#include <cmocka.h>
+/* clang-format on */
+
+#include "agent/story.h"
+
+static struct story story; /* Large, so not on the stack. */
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&story, 0, sizeof story);
+    return 0;
+}
+
+/* One queue, so many workers, all idle, and a turn under way that asks for jobs. */
+static void one_queue(uint32_t workers)
+{
+    story_init(&story, workers, 1);
+    co_core_add_queue(&story.core, "q", 0, 0, 0, 0);
+    story_boot(&story);
+}
+
+#define told(expected) assert_string_equal(story_told(&story), (expected))
+
+static void a_job_goes_from_claim_to_settle(void **state)
+{
+    (void)state;
+    story_init(&story, 1, 1);
+    co_core_add_queue(&story.core, "q", 0, 0, 0, 0);
+    story_tick(&story, 1000);
+    told(
+        "  zygote 0\n"
+        "  turn 0: recover\n");
+    story_back(&story, 0, "");
+    told("");
+    story_do(&story, (struct co_event){.type = CO_EVENT_ZYGOTE_UP});
+    told(
+        "  fork 0.control\n"
+        "  fork 0.0\n");
+    story_worker(&story, CO_EVENT_FORKED, 0, 0);
+    story_worker(&story, CO_EVENT_READY, 0, 0);
+    told("");
+    story_do(&story, (struct co_event){.type = CO_EVENT_CHANGED});
+    told("  turn 0: 1 of q,\n");
+    story_back(&story, 0, "0:7");
+    told("  give 0.0 ticket 1\n");
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    told("  turn 0: job 7 done, 1 of q,\n");
+    story_back(&story, 0, "");
+    told("  forget 1\n");
+    story_tick(&story, 1001); /* The file's change may become visible only now. */
+    told("  turn 0: 1 of q,\n");
+}
+
+static void a_newcomer_never_passes_a_waiter(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    told("  turn 0: 1 of q,\n");
+    story_back(&story, 0, "0:1 0:2 0:3");
+    told("  give 0.0 ticket 1\n");
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    told(
+        "  give 0.0 ticket 2\n"
+        "  turn 0: job 1 done,\n");
+    story_back(&story, 0, "0:4");
+    story_end(&story, 0, 2, CO_OUTCOME_DONE);
+    told(
+        "  forget 1\n"
+        "  give 0.0 ticket 3\n"
+        "  turn 0: job 2 done,\n");
+}
+
+static void a_start_is_recorded_when_the_job_lasts(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1");
+    story_told(&story);
+    story_do(&story, (struct co_event){.type = CO_EVENT_BEGAN, .ticket = 1});
+    assert_int_equal(co_core_deadline(&story.core, story.now), 1350);
+    story_tick(&story, 1349);
+    told("");
+    story_tick(&story, 1350);
+    told("  turn 0: job 1 began,\n");
+    story_fail(&story, 0);
+    told("");
+    story_tick(&story, 1450);
+    told("  turn 0: job 1 began,\n");
+    story_back(&story, 0, "");
+    story_end(&story, 0, 1, CO_OUTCOME_RELEASED);
+    told("  turn 0: job 1 released, 1 of q,\n");
+}
+
+static void what_a_failed_turn_carried_goes_again(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1");
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    story_told(&story);
+    story_fail(&story, 0);
+    told("");
+    assert_int_equal(co_core_deadline(&story.core, story.now), 1300);
+    story_tick(&story, 1300);
+    told("  turn 0: job 1 done, 1 of q,\n");
+    story_fail(&story, 0);
+    assert_int_equal(co_core_deadline(&story.core, story.now), 1400);
+}
+
+static void a_worker_cannot_speak_for_another(void **state)
+{
+    (void)state;
+    one_queue(2);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1 0:2");
+    told(
+        "  turn 0: 2 of q,\n"
+        "  give 0.1 ticket 1\n"
+        "  give 0.0 ticket 2\n");
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    story_end(&story, 1, 9, CO_OUTCOME_DONE);
+    told("");
+    story_end(&story, 1, 1, CO_OUTCOME_DONE);
+    told("  turn 0: job 1 done, 1 of q,\n");
+    story_end(&story, 1, 1, CO_OUTCOME_FAILED); /* Said twice. */
+    told("");
+}
+
+static void a_dead_workers_job_is_judged_by_its_slot(void **state)
+{
+    (void)state;
+    one_queue(2);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1 0:2");
+    story_told(&story);
+    story_do(&story,
+             (struct co_event){.type = CO_EVENT_EXITED, .worker = 1, .signal = 11, .ok = true});
+    assert_int_equal(story.core.last_exit, CO_EXIT_CRASH);
+    told(
+        "  fork 0.1\n"
+        "  turn 0: job 1 crashed,\n");
+    story_do(&story, (struct co_event){.type = CO_EVENT_EXITED, .worker = 0, .signal = 9});
+    assert_int_equal(story.core.last_exit, CO_EXIT_KILLED);
+    told("  fork 0.0\n");
+    story_back(&story, 0, "");
+    told(
+        "  forget 1\n"
+        "  turn 0: job 2 unbegun returned,\n");
+}
+
+static void old_claims_are_looked_at_before_the_hand_over(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1 0:2 0:3");
+    story_told(&story);
+    story_tick(&story, 1350);
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    told(
+        "  give 0.0 ticket 2\n"
+        "  turn 0: job 1 done,\n");
+    story_fail(&story, 0);
+    story_tick(&story, 1400);
+    told("  turn 0: job 1 done,\n");
+    story_tick(&story, 1451);
+    story_end(&story, 0, 2, CO_OUTCOME_DONE); /* The last good turn was 201 ms ago. */
+    told("");
+    story.turns[0].n_gone = 1;
+    story.turns[0].gone[0].job_id = 3;
+    story.turns[0].gone[0].reserved_at = 100;
+    story_back(&story, 0, "");
+    told(
+        "  forget 1\n"
+        "  forget 3\n"
+        "  turn 0: job 2 done, 1 of q,\n");
+}
+
+static void a_silent_source_is_no_bar_to_another(void **state)
+{
+    (void)state;
+    story_init(&story, 1, 2);
+    co_core_add_queue(&story.core, "a", 0, 0, 0, 0);
+    co_core_add_queue(&story.core, "b", 0, 1, 0, 0);
+    story_boot(&story);
+    story_tick(&story, 1250);
+    told(
+        "  turn 0: 1 of a,\n"
+        "  turn 1: 1 of b,\n");
+    story_back(&story, 0, "0:1 0:2");
+    told("  give 0.0 ticket 1\n");
+    story_back(&story, 1, "1:1");
+    story_told(&story);
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    told(
+        "  give 0.0 ticket 2\n"
+        "  turn 0: job 1 done,\n");
+    story_end(&story, 0, 2, CO_OUTCOME_RETURNED);
+    story_told(&story);
+    story_back(&story, 0, "0:3");
+    story_told(&story);
+    story_fail(&story, 0);
+    story_end(&story, 0, 3, CO_OUTCOME_DONE);
+    told("  turn 1: job 1 done, 1 of b,\n");
+    story_back(&story, 1, "1:2");
+    told(
+        "  forget 3\n"
+        "  give 0.0 ticket 5\n"); /* Ticket 4 waits for its source. */
+}
+
+static void a_strict_order_claims_the_lower_for_idle_workers_alone(void **state)
+{
+    (void)state;
+    story_init(&story, 2, 1);
+    co_core_add_queue(&story.core, "low", 0, 0, 0, 1);
+    co_core_add_queue(&story.core, "high", 0, 0, 0, 0);
+    story_boot(&story);
+    story.core.pools[0].claim = 5;
+    story_tick(&story, 1250);
+    told("  turn 0: 5 of high, 2 of low,\n");
+    story_back(&story, 0, "0:1 0:2 1:3");
+    told(
+        "  give 0.1 ticket 3\n"
+        "  give 0.0 ticket 1\n");
+}
+
+static void equal_queues_take_turns(void **state)
+{
+    (void)state;
+    story_init(&story, 1, 2);
+    co_core_add_queue(&story.core, "a", 0, 0, 0, 0);
+    co_core_add_queue(&story.core, "b", 0, 0, 0, 0);
+    co_core_add_queue(&story.core, "c", 0, 1, 0, 0);
+    story_boot(&story);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "");
+    story_back(&story, 1, "");
+    const char *first = strdup(story_told(&story));
+    story_tick(&story, 1500);
+    story_back(&story, 0, "");
+    story_back(&story, 1, "");
+    const char *second = story_told(&story);
+    if (strstr(first, "1 of a, 1 of b") != NULL) {
+        assert_string_equal(second, "  turn 0: 1 of b, 1 of a,\n  turn 1: 1 of c,\n");
+    } else {
+        assert_string_equal(second, "  turn 0: 1 of a, 1 of b,\n  turn 1: 1 of c,\n");
+    }
+    free((void *)(uintptr_t)first);
+}
+
+static void a_declined_queue_rests_and_is_in_nobodys_way(void **state)
+{
+    (void)state;
+    story_init(&story, 1, 1);
+    co_core_add_queue(&story.core, "a", 0, 0, 0, 0);
+    co_core_add_queue(&story.core, "b", 0, 0, 0, 0);
+    story_boot(&story);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1 0:2 0:3 1:9");
+    story_told(&story);
+    story_end(&story, 0, 1, CO_OUTCOME_DECLINED);
+    told(
+        "  give 0.0 ticket 4\n"
+        "  turn 0: job 2 unbegun returned, job 3 unbegun returned, job 1 unbegun declined,\n");
+    story_end(&story, 0, 4, CO_OUTCOME_DONE);
+    story_back(&story, 0, "");
+    told(
+        "  forget 2\n"
+        "  forget 3\n"
+        "  forget 1\n"
+        "  turn 0: job 9 done, 1 of b,\n");
+    story_back(&story, 0, "");
+    story_told(&story);
+    story_tick(&story, 2249);
+    assert_null(strstr(story_told(&story), " of a,"));
+    story_back(&story, 0, "");
+    story_told(&story);
+    story_tick(&story, 2500);
+    assert_non_null(strstr(story_told(&story), "1 of a,"));
+}
+
+static void a_heartbeat_moves_the_fence(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1");
+    story_told(&story);
+    story_tick(&story, 31000); /* A third of retry_after, at most 30 s. */
+    assert_non_null(strstr(story_told(&story), "heartbeat"));
+    story.turns[0].n_beats = 1;
+    story.turns[0].beats[0].job_id = 1;
+    story.turns[0].beats[0].was = 100;
+    story.turns[0].beats[0].reserved_at = 130;
+    story_back(&story, 0, "");
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    assert_int_equal(story.turns[0].settles[0].reserved_at, 130);
+}
+
+static void an_outcome_that_was_not_taken_is_fenced(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1");
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    story_told(&story);
+    story_do(&story,
+             (struct co_event){.type = CO_EVENT_TURN, .turn = &story.turns[0], .wall_ms = 1});
+    assert_int_equal(story.core.fenced, 1);
+    assert_int_equal(story.core.tickets.queues[0].counts.done, 0);
+    assert_non_null(strstr(story_told(&story), "  forget 1, not taken\n"));
+}
+
+static void a_drain_gives_back_lets_finish_and_leaves(void **state)
+{
+    (void)state;
+    one_queue(2);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1");
+    story_told(&story);
+    story_tick(&story, 1500);
+    told("  turn 0: 1 of q,\n");
+    story_do(&story, (struct co_event){.type = CO_EVENT_DRAIN});
+    told(
+        "  stop 0.0\n"
+        "  stop 0.1\n");
+    story_back(&story, 0, "0:2"); /* Claimed before the drain. */
+    told("  turn 0: job 2 unbegun returned,\n");
+    story_back(&story, 0, "");
+    story_do(&story, (struct co_event){.type = CO_EVENT_EXITED, .worker = 0});
+    told("  forget 2\n");
+    story_end(&story, 1, 1, CO_OUTCOME_DONE);
+    told("  turn 0: job 1 done,\n");
+    story_do(&story, (struct co_event){.type = CO_EVENT_EXITED, .worker = 1});
+    assert_int_equal(story.core.last_exit, CO_EXIT_DRAIN);
+    told("");
+    story_back(&story, 0, "");
+    told(
+        "  forget 1\n"
+        "  turn 0: bye\n");
+    story_back(&story, 0, "");
+    told(
+        "  end zygote 0\n"
+        "  drained\n");
+    assert_true(co_core_deadline(&story.core, story.now) == UINT64_MAX);
+}
+
+static void a_fast_drain_gives_running_jobs_back(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1");
+    story_told(&story);
+    story_do(&story, (struct co_event){.type = CO_EVENT_DRAIN});
+    told("  stop 0.0\n");
+    story_do(&story, (struct co_event){.type = CO_EVENT_DRAIN, .ok = true});
+    told("  kill 0.0\n");
+    story_do(&story,
+             (struct co_event){.type = CO_EVENT_EXITED, .worker = 0, .signal = 9, .ok = true});
+    told("  turn 0: job 1 lost, bye\n");
+    assert_int_equal(story.core.last_exit, CO_EXIT_DRAIN);
+}
+
+static void a_drain_waits_for_a_first_turn_under_way(void **state)
+{
+    (void)state;
+    story_init(&story, 1, 1);
+    co_core_add_queue(&story.core, "q", 0, 0, 0, 0);
+    story_tick(&story, 1000);
+    story_told(&story);
+    story_do(&story, (struct co_event){.type = CO_EVENT_DRAIN});
+    told("");
+    story_back(&story, 0, "0:1");
+    told("  turn 0: job 1 unbegun returned, bye\n");
+    story_back(&story, 0, "");
+    told(
+        "  forget 1\n"
+        "  end zygote 0\n"
+        "  drained\n");
+}
+
+static void a_drain_gives_up_on_a_source_that_is_silent(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1");
+    story_told(&story);
+    story_do(&story, (struct co_event){.type = CO_EVENT_DRAIN});
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    story_do(&story, (struct co_event){.type = CO_EVENT_EXITED, .worker = 0});
+    while (story.now < 6250) {
+        assert_null(strstr(story_told(&story), "drained"));
+        story_fail(&story, 0);
+        story_tick(&story, co_core_deadline(&story.core, story.now));
+    }
+    story_fail(&story, 0);
+    assert_non_null(strstr(story_told(&story), "drained"));
+}
+
+/* More outcomes than a turn holds: bye is said with the last of them. */
+static void bye_waits_for_the_last_outcome(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    for (uint32_t round = 0; round < 2; round++) {
+        struct co_turn *turn = &story.turns[0];
+        for (uint32_t i = 0; i < 900; i++) {
+            turn->claims[turn->n_claims++] =
+                (struct co_turn_claim){.job_id = 900 * round + i, .reserved_at = 100};
+        }
+        story_back(&story, 0, "");
+        story_tick(&story, 1500 + 250 * round);
+        story_told(&story);
+    }
+    story_do(&story, (struct co_event){.type = CO_EVENT_DRAIN});
+    story_do(&story, (struct co_event){.type = CO_EVENT_EXITED, .worker = 0});
+    story_told(&story);
+    story_back(&story, 0, "");
+    assert_int_equal(story.turns[0].n_settles, CO_TURN_SETTLES_MAX);
+    assert_false(story.turns[0].bye);
+    story_told(&story);
+    story_back(&story, 0, "");
+    assert_int_equal(story.turns[0].n_settles, 1800 - CO_TURN_SETTLES_MAX);
+    assert_true(story.turns[0].bye);
+}
+
+/* Two sources at once may never bring more than there is room for. */
+static void claims_leave_room_in_the_table(void **state)
+{
+    uint32_t asked = 0;
+
+    (void)state;
+    story_init(&story, 1, 2);
+    co_core_add_queue(&story.core, "a", 0, 0, 0, 0);
+    co_core_add_queue(&story.core, "b", 0, 1, 0, 0);
+    story_boot(&story);
+    story.core.pools[0].claim = 10000;
+    story.core.tickets.n_used = CO_TICKETS_MAX - 1500;
+    story_tick(&story, 1250);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(story.turns[i].n_wants, 1);
+        asked += story.turns[i].wants[0].count;
+    }
+    assert_int_equal(asked, 1500);
+}
+
+static void a_lost_zygote_is_replaced_at_once(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_do(&story, (struct co_event){.type = CO_EVENT_ZYGOTE_DOWN, .ok = true});
+    told("  zygote 0\n");
+    story_do(&story, (struct co_event){.type = CO_EVENT_ZYGOTE_DOWN});
+    told("");
+    assert_int_equal(co_core_deadline(&story.core, story.now), 1250);
+    story_tick(&story, 1800);
+    assert_non_null(strstr(story_told(&story), "  zygote 0\n"));
+}
+
+int main(void)
+{
+#define STORY(name) cmocka_unit_test_setup(name, set_up)
+    const struct CMUnitTest tests[] = {
+        STORY(a_job_goes_from_claim_to_settle),
+        STORY(a_newcomer_never_passes_a_waiter),
+        STORY(a_start_is_recorded_when_the_job_lasts),
+        STORY(what_a_failed_turn_carried_goes_again),
+        STORY(a_worker_cannot_speak_for_another),
+        STORY(a_dead_workers_job_is_judged_by_its_slot),
+        STORY(old_claims_are_looked_at_before_the_hand_over),
+        STORY(a_silent_source_is_no_bar_to_another),
+        STORY(a_strict_order_claims_the_lower_for_idle_workers_alone),
+        STORY(equal_queues_take_turns),
+        STORY(a_declined_queue_rests_and_is_in_nobodys_way),
+        STORY(a_heartbeat_moves_the_fence),
+        STORY(an_outcome_that_was_not_taken_is_fenced),
+        STORY(a_drain_gives_back_lets_finish_and_leaves),
+        STORY(a_fast_drain_gives_running_jobs_back),
+        STORY(a_drain_waits_for_a_first_turn_under_way),
+        STORY(a_drain_gives_up_on_a_source_that_is_silent),
+        STORY(bye_waits_for_the_last_outcome),
+        STORY(claims_leave_room_in_the_table),
+        STORY(a_lost_zygote_is_replaced_at_once),
+    };
+    return cmocka_run_group_tests_name("core", tests, NULL, NULL);
+}
