@@ -85,7 +85,8 @@ static int open_file(const char *path, sqlite3 **ret_sql, struct co_err *err)
         sqlite3_busy_timeout(*ret_sql, BUSY_MS);
         code = probe(*ret_sql);
     }
-    if ((code & 0xff) == SQLITE_CANTOPEN && open_immutable(path, ret_sql) == SQLITE_OK) {
+    bool no_journal = (code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_READONLY;
+    if (no_journal && open_immutable(path, ret_sql) == SQLITE_OK) {
         code = probe(*ret_sql);
     }
     return code == SQLITE_OK ? 0 : fail(path, *ret_sql, err);

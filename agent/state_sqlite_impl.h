@@ -16,8 +16,9 @@
 struct sqlite3;
 
 #define CO_STATE_BUSY_MS 2000
-#define CO_STATE_ASIDE_MAX 3 /* Files put aside in a life: a bad disk must not fill up with them. \
-                              */
+#define CO_STATE_ASIDE_MAX                                                 \
+    3 /* Files put aside in a life: a bad disk must not fill up with them. \
+       */
 
 enum co_state_kind {
     CO_STATE_EXIT = 0,

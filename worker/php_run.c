@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "proto/err.h"
+#include "worker/text.h"
 
 #define CAUSES_MAX 4
 #define TRACE_LINES_MAX 12
@@ -23,52 +24,29 @@ enum ending {
     ENDED_BY_FATAL,
 };
 
-/* Text that grows into a fixed buffer and is cut at its end. */
-struct text {
-    char *buf;
-    size_t at;
-    size_t size;
-};
-
-static void add(struct text *text, const char *bytes, size_t size)
+static void add_text(struct co_text *text, const char *more)
 {
-    size_t room = text->size - 1 - text->at;
-    size_t n = size < room ? size : room;
-    memcpy(text->buf + text->at, bytes, n);
-    text->at += n;
-    text->buf[text->at] = '\0';
+    co_text_add(text, more, strlen(more));
 }
 
-static void add_text(struct text *text, const char *more)
+static void add_zend(struct co_text *text, const zend_string *string)
 {
-    add(text, more, strlen(more));
+    co_text_add(text, ZSTR_VAL(string), ZSTR_LEN(string));
 }
 
-static void add_zend(struct text *text, const zend_string *string)
-{
-    add(text, ZSTR_VAL(string), ZSTR_LEN(string));
-}
-
-static void add_line_number(struct text *text, zend_long line)
-{
-    char number[32];
-    snprintf(number, sizeof number, ":" ZEND_LONG_FMT, line);
-    add_text(text, number);
-}
-
-static void add_property(struct text *text, zend_object *object, const char *name)
+static void add_property(struct co_text *text, zend_object *object, const char *name)
 {
     zval buf;
     zval *value =
         zend_read_property(zend_get_exception_base(object), object, name, strlen(name), true, &buf);
     if (Z_TYPE_P(value) == IS_LONG) {
-        add_line_number(text, Z_LVAL_P(value));
+        co_text_print(text, ":" ZEND_LONG_FMT, Z_LVAL_P(value));
     } else if (Z_TYPE_P(value) == IS_STRING) {
         add_zend(text, Z_STR_P(value));
     }
 }
 
-static void add_exception(struct text *text, zend_object *object)
+static void add_exception(struct co_text *text, zend_object *object)
 {
     add_zend(text, object->ce->name);
     add_text(text, ": ");
@@ -78,7 +56,7 @@ static void add_exception(struct text *text, zend_object *object)
     add_property(text, object, "line");
 }
 
-static void add_trace(struct text *text, zend_object *object)
+static void add_trace(struct co_text *text, zend_object *object)
 {
     zval trace;
     ZVAL_UNDEF(&trace);
@@ -88,7 +66,7 @@ static void add_trace(struct text *text, zend_object *object)
         for (int i = 0; i < TRACE_LINES_MAX && *at != '\0'; i++) {
             size_t size = strcspn(at, "\n");
             add_text(text, "\n");
-            add(text, at, size);
+            co_text_add(text, at, size);
             at += size + (at[size] == '\n');
         }
     }
@@ -103,7 +81,7 @@ static zend_object *cause_of(zend_object *object)
     return Z_TYPE_P(previous) == IS_OBJECT ? Z_OBJ_P(previous) : NULL;
 }
 
-static void describe_exception(struct text *text, zend_object *object)
+static void describe_exception(struct co_text *text, zend_object *object)
 {
     zend_object *pending = EG(exception);
 
@@ -122,7 +100,7 @@ static void describe_exception(struct text *text, zend_object *object)
     EG(exception) = pending;
 }
 
-static void describe_fatal(struct text *text)
+static void describe_fatal(struct co_text *text)
 {
     add_text(text, "Fatal error: ");
     if (PG(last_error_message) == NULL) {
@@ -133,7 +111,7 @@ static void describe_fatal(struct text *text)
     if (PG(last_error_file) != NULL) {
         add_text(text, " in ");
         add_zend(text, PG(last_error_file));
-        add_line_number(text, PG(last_error_lineno));
+        co_text_print(text, ":%d", PG(last_error_lineno));
     }
 }
 
@@ -188,11 +166,11 @@ static void quote(smart_str *code, const char *path)
 
 int co_php_run_boot(const char *php_dir, char *ret_text, size_t text_size)
 {
-    struct text text = {.buf = ret_text, .size = text_size};
+    struct co_text text;
     smart_str code = {0};
     volatile enum ending ending = ENDED_BY_FATAL;
 
-    add_text(&text, "");
+    co_text_init(&text, ret_text, text_size);
     smart_str_appends(&code, "require ");
     quote(&code, php_dir);
     smart_str_appends(&code, " . '/preload.php';");

@@ -18,8 +18,8 @@ static struct {
     timer_t again;
     bool has_again;
     _Atomic uint64_t running;
-    _Atomic uint64_t due; /* The handler is to be called for this ticket; 0 = none. */
-    bool ending;          /* It is being called. */
+    _Atomic uint64_t due;         /* The handler is to be called for this ticket; 0 = none. */
+    volatile sig_atomic_t ending; /* It is being called. */
     zval handler;
     void (*chained)(zend_execute_data *execute_data);
 } limit;
@@ -98,7 +98,7 @@ static void call_handler(uint64_t ticket)
 /* The job's code does not go on, whatever the handler does. */
 __attribute__((noreturn)) static void run_handler(uint64_t ticket)
 {
-    limit.ending = true;
+    limit.ending = 1;
     repeat(false);
     zend_try
     {

@@ -226,7 +226,7 @@ static bool read_place(pid_t pid, address function, const zend_execute_data *dat
 
 /* What every kind of function begins with; the rest of a zend_function may not be there. */
 union function_begin {
-    zend_uchar type;
+    uint8_t type;
     unsigned char bytes[offsetof(zend_op_array, scope) + sizeof(void *)];
     struct {
         unsigned char before[offsetof(zend_op_array, function_name)];

@@ -88,6 +88,20 @@ final class Bench
         return $trace->first('reply') ?? throw new \RuntimeException("no reply: {$trace->output}");
     }
 
+    /** Run a line of PHP in the Laravel application, as a command or a request of it would. */
+    public function artisan(string $code): string
+    {
+        $boot = "\Cohort\Fake\Wire::\$scenario = ['record' => '/dev/null']; require 'vendor/autoload.php'; \$app = require 'bootstrap/app.php';"
+            . ' $app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap(); ';
+        $code = 'require ' . var_export(__DIR__ . '/fake.php', true) . "; {$boot}{$code}";
+        $process = proc_open([PHP_BINARY, '-r', $code], [1 => ['pipe', 'w'], 2 => ['redirect', 1]], $pipes, $this->dir);
+        $output = stream_get_contents($pipes[1]);
+        if (proc_close($process) !== 0) {
+            throw new \RuntimeException("in the application: {$code}\n{$output}");
+        }
+        return $output;
+    }
+
     /** Remove the application. */
     public function done(): void
     {

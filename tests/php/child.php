@@ -26,6 +26,9 @@ Wire::$prepare = static function (array $message): array {
         'backoff' => '',
         'memory' => 0,
     ];
+    if ($message['type'] === 'bookkeep') {
+        $message += ['cause' => 'crash', 'final' => false, 'text' => 'The worker that ran it ended: signal 11 (SIGSEGV)'];
+    }
     if (isset($message['job'])) {
         [$class, $arguments, $properties] = $message['job'] + [1 => [], 2 => []];
         $job = new $class(...$arguments);

@@ -15,6 +15,30 @@ namespace Cohort\Fake {
         /** @var (callable(array<string, mixed>): array<string, mixed>)|null fills in a message */
         public static $prepare = null;
         public static int $position = 0;
+        /** @var (callable(int): void)|null what on_timeout() was given */
+        public static $onTimeout = null;
+        /** @var array<string, mixed>|null what next() gave last */
+        public static ?array $current = null;
+        /** @var array<string, mixed>|null the message that runs */
+        public static ?array $running = null;
+
+        /** The agent's clock: end the running ticket by its handler, then by SIGKILL. */
+        public static function keepTime(?array $message): void
+        {
+            self::$running = $message;
+            $limit = $message['timeout'] ?? 0;
+            $limit = json_decode($message['payload'] ?? '', true)['timeout'] ?? $limit;
+            pcntl_async_signals(true);
+            pcntl_signal(SIGALRM, static function (): void {
+                $ticket = self::$running['ticket'] ?? 0;
+                self::$scenario['ending'][] = $ticket;
+                if ($ticket !== 0 && self::$onTimeout !== null) {
+                    (self::$onTimeout)($ticket);
+                }
+                posix_kill(getmypid(), SIGKILL);
+            });
+            pcntl_alarm((int) $limit);
+        }
 
         public static function record(string $what, mixed ...$details): void
         {
@@ -33,6 +57,8 @@ namespace Cohort\Worker {
     const OUTCOME_DECLINED = 4;
     const OUTCOME_RETURNED = 5;
     const OUTCOME_LEFT = 6;
+    const END_MEMORY = 2;
+    const END_TIMEOUT = 4;
 
     function config(): array
     {
@@ -48,19 +74,35 @@ namespace Cohort\Worker {
         }
         Wire::$position++;
         $message += ['type' => 'job', 'ticket' => Wire::$position];
-        return $message['type'] === 'job' ? (Wire::$prepare)($message) : $message;
+        return Wire::$current = $message['type'] === 'control' ? $message : (Wire::$prepare)($message);
     }
 
     function begin(int $ticket): bool
     {
         Wire::record('begin', $ticket);
-        return !in_array($ticket, Wire::$scenario['taken_back'] ?? [], true);
+        if (in_array($ticket, Wire::$scenario['taken_back'] ?? [], true)) {
+            return false;
+        }
+        Wire::keepTime(Wire::$current);
+        return true;
     }
 
-    function end(int $ticket, int $outcome, int $delay = 0, string $error = '', bool $record = false): bool
-    {
-        Wire::record('end', $ticket, $outcome, $delay, $error, $record);
+    function end(
+        int $ticket,
+        int $outcome,
+        int $delay = 0,
+        string $error = '',
+        bool $record = false,
+        int $flags = 0,
+    ): bool {
+        Wire::record('end', $ticket, $outcome, $delay, $error, $record, $flags);
+        Wire::keepTime(null);
         return !in_array($ticket, Wire::$scenario['ending'] ?? [], true);
+    }
+
+    function on_timeout(?callable $handler): void
+    {
+        Wire::$onTimeout = $handler;
     }
 
     function reply(int $ticket, bool $ok, string $json): void

@@ -87,8 +87,7 @@ static void a_time_limit_reaches_a_job_wherever_it_is(void **state)
         "sleep(600); echo 'went on';",
         "usleep(600000000);",
         "time_nanosleep(600, 0);",
-        "$s = stream_socket_pair(1, 1, 0); $r = [$s[0]]; $w = $e = null;"
-        " @stream_select($r, $w, $e, 600);",
+        "$s = stream_socket_pair(1, 1, 0); $r = [$s[0]]; @stream_select($r, $w, $e, 600);",
         "$p = proc_open('exec sleep 600', [1 => ['pipe', 'w']], $pipes); fgets($pipes[1]);",
         "register_shutdown_function(function () { while (true); }); exit(0);",
         "$x = new class { function __destruct() { sleep(600); } }; $x = null;",

@@ -195,12 +195,18 @@ $story('scoped bindings live for one job', static function (Bench $app) use ($ac
     same(2, count(array_unique($ids)));
 });
 
-$story('a lost connection ends the worker after the job, memory with 12', static function (Bench $app) use ($act): void {
+$story('a lost connection ends the worker after the job', static function (Bench $app) use ($act): void {
     $trace = $app->run([$act('lost', null, [], ['tries' => 2]), $act('nothing')]);
     same([0, 1], [$trace->exit, count($trace->all('end'))]);
-    $trace = $app->run([$act('grow', null, [], ['memory' => 32 << 20]), $act('nothing')]);
-    same([12, 1], [$trace->exit, count($trace->all('end'))]);
-    same('WorkerStopping', array_slice($trace->names('event'), -1)[0]);
+});
+
+$story('memory over the limit is told and the worker goes on until it is replaced', static function (Bench $app) use ($act, $label): void {
+    $trace = $app->run([$act('nothing', null, [], ['memory' => 64 << 20]), $act('grow', null, [], ['memory' => 32 << 20]), $act('nothing')]);
+    same([0, [0, 2, 0]], [$trace->exit, array_column($trace->all('end'), 5)], $trace->output);
+    same([[0, $label === '8.83' ? null : 'Interrupted']], $trace->all('stopping'));
+    $trace = $app->run([$act('grow', null, [], ['memory' => 32 << 20])]);
+    same(0, $trace->exit, $trace->output);
+    same([[12, $label === '8.83' ? null : 'MaxMemoryExceeded']], $trace->all('stopping'));
 });
 
 $story('SIGTERM lets the job end, SIGUSR2 does nothing', static function (Bench $app) use ($act): void {
@@ -284,10 +290,44 @@ foreach (['database-uuids', 'database'] as $driver) {
     });
 }
 
-$story('keys tell restart, maintenance and pauses', static function (Bench $app): void {
-    same(['restart' => null, 'down' => false, 'paused' => []], $app->control('keys')[2]);
+$story('keys tell restart, maintenance and pauses', static function (Bench $app) use ($label): void {
+    $ask = ['queues' => ['database:default', 'database:a:b', 'redis:default']];
+    same(['down' => false, 'restart' => null, 'paused' => [], 'paused_all' => false], $app->control('keys', $ask)[2]);
+    $app->artisan("app('cache.store')->forever('illuminate:queue:restart', 1234);");
     $app->write('storage/framework/down', '{}');
-    same(true, $app->control('keys')[2]['down']);
+    $keys = $app->control('keys', $ask)[2];
+    same([true, 1234], [$keys['down'], $keys['restart']]);
+    if ($label === '8.83') {
+        foreach (['queue.pause', 'queue.resume'] as $name) {
+            [, $ok, $refusal] = $app->control($name, ['connection' => 'database', 'queue' => 'default']);
+            same([false, 'unsupported'], [$ok, $refusal['code']]);
+            contains('has no pause of queues, which came with 12.40', $refusal['error']);
+        }
+        return;
+    }
+    foreach (['a:b', 'default'] as $queue) {
+        same([true, ['paused' => true]], array_slice($app->control('queue.pause', ['connection' => 'database', 'queue' => $queue]), 1));
+    }
+    same(['database:default', 'database:a:b'], $app->control('keys', $ask)[2]['paused']);
+    same(['paused' => false], $app->control('queue.resume', ['connection' => 'database', 'queue' => 'a:b'])[2]);
+    same(['database:default'], $app->control('keys', $ask)[2]['paused']);
+    if ($label === '13') {
+        $app->artisan("app('queue')->pauseAll();");
+        $keys = $app->control('keys', $ask)[2];
+        same([true, $ask['queues']], [$keys['paused_all'], $keys['paused']]);
+        $app->artisan("app('queue')->resumeAll(); Illuminate\\Support\\Facades\\Facade::clearResolvedInstances();");
+        same(['database:default'], $app->control('keys', $ask)[2]['paused']);
+    }
+});
+
+$story('keys that cannot be read are refused with the reason', static function (Bench $app): void {
+    $app->write('config/cache.php', "<?php return ['default' => 'gone', 'prefix' => '', 'stores' => ['gone' => ['driver' => 'database',
+        'connection' => 'missing', 'table' => 'cache', 'lock_table' => 'cache_locks']]];");
+    [, $ok, $refusal] = $app->control('keys', ['queues' => ['database:default']]);
+    same([false, 'failed'], [$ok, $refusal['code']]);
+    contains("The application's queue switches cannot be read from the cache store gone: ", $refusal['error']);
+    [, $ok, $refusal] = $app->control('keys', ['queues' => ['nonsense']]);
+    same([false, 'invalid'], [$ok, $refusal['code']]);
 });
 
 $story('doctor describes PHP and the application', static function (Bench $app): void {

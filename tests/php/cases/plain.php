@@ -81,7 +81,7 @@ $story('a job started too often, or not of dispatch, fails without running', sta
 
 $story('a timeout says what becomes of the job and kills the worker', static function (Bench $bench) use ($job): void {
     $trace = $bench->run([$job('hang', ['timeout' => 1, 'tries' => 2, 'backoff' => '5'])]);
-    same([-SIGKILL, [[2, 5]]], [$trace->exit, $trace->outcomes()], $trace->output);
+    same([-SIGKILL, [[2, 5]], 4], [$trace->exit, $trace->outcomes(), $trace->first('end')[5]], $trace->output);
     $trace = $bench->run([$job('hang', ['timeout' => 1])]);
     same([-SIGKILL, [[3, 0]]], [$trace->exit, $trace->outcomes()]);
     contains('longer than its timeout of 1 s', $trace->first('end')[3]);
@@ -93,9 +93,36 @@ $story('exit in a job leaves a line in the log', static function (Bench $bench) 
     contains('ended its worker by calling exit()', $trace->logged());
 });
 
-$story('memory over the limit ends the worker after the job', static function (Bench $bench) use ($job): void {
-    $trace = $bench->run([$job('grow', ['memory' => 32 << 20]), $job('x')]);
-    same([12, 1], [$trace->exit, count($trace->all('end'))]);
+$story('memory over the limit is told and the worker goes on until it is replaced', static function (Bench $bench) use ($job): void {
+    $trace = $bench->run([$job('x', ['memory' => 32 << 20]), $job('grow', ['memory' => 32 << 20]), $job('x')]);
+    same([0, [0, 2, 0]], [$trace->exit, array_column($trace->all('end'), 5)]);
+});
+
+$dead = static fn (array $message = []): array => ['type' => 'bookkeep'] + $message + $job('x');
+
+$story('a bookkeeper puts a dead worker\'s job back, or fails it for the agent to record', static function (Bench $bench) use ($dead): void {
+    foreach ([
+        [['tries' => 2, 'backoff' => '4'], [2, 4], false, 'Cohort\WorkerDied: The worker that ran it ended: signal 11 (SIGSEGV)'],
+        [['tries' => 2, 'attempts' => 2], [3, 0], true, 'signal 11'],
+        [['tries' => 0, 'attempts' => 70], [2, 0], false, 'signal 11'],
+        [['tries' => 0, 'final' => true], [3, 0], true, 'signal 11'],
+        [['cause' => 'timeout', 'timeout' => 7], [3, 0], true, 'longer than its timeout of 7 s'],
+        [['payload' => '{', 'tries' => 5], [3, 0], true, 'signal 11'],
+    ] as [$message, $outcome, $record, $why]) {
+        $trace = $bench->run([$dead($message)], ['kind' => 'bookkeeper']);
+        same([0, [$outcome], $record], [$trace->exit, $trace->outcomes(), $trace->first('end')[4]], $trace->output . $trace->logged());
+        contains($why, $trace->first('end')[3]);
+        same([], $trace->all('ran'));
+    }
+});
+
+$story('a bookkeeper has nothing to do when stopped, taken back, or given a job', static function (Bench $bench) use ($dead, $job): void {
+    same(0, $bench->run([], ['kind' => 'bookkeeper'])->exit);
+    $trace = $bench->run([$dead()], ['kind' => 'bookkeeper', 'taken_back' => [1]]);
+    same([0, []], [$trace->exit, $trace->all('end')]);
+    $trace = $bench->run([$job('x')], ['kind' => 'bookkeeper']);
+    same([1, []], [$trace->exit, $trace->all('end')]);
+    contains('a bookkeeper was given a job', $trace->logged());
 });
 
 $story('dispatch inserts as Laravel would', static function (Bench $bench) use ($job): void {
@@ -161,5 +188,7 @@ $story('control answers config, push, failed and doctor', static function (Bench
     same(4, count($bench->rows('select * from jobs')));
     same([], $bench->rows('select * from failed_jobs'));
     same('plain', $bench->control('doctor')[2]['app']['kind']);
-    same(false, $bench->control('keys')[2]['down']);
+    same(['restart' => null, 'down' => false, 'paused' => [], 'paused_all' => false], $bench->control('keys')[2]);
+    [, $ok, $refusal] = $bench->control('queue.pause', ['connection' => 'cohort', 'queue' => 'a']);
+    same([false, 'unsupported'], [$ok, $refusal['code']]);
 });

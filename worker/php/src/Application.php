@@ -20,6 +20,13 @@ interface Application
      */
     public function runJobs(): int;
 
+    /**
+     * Settle the one job the agent sends, whose worker died.
+     *
+     * @return int the exit code; other than 0, the job is as it was before
+     */
+    public function keepBooks(): int;
+
     /** What answers the agent's questions. */
     public function control(): ControlHandler;
 }

@@ -56,6 +56,27 @@ final class Arguments
     }
 
     /**
+     * Queues by name of their connection.
+     *
+     * @param array<string, mixed> $body {"queues": ["CONNECTION:QUEUE", …]}
+     * @return array<string, list<string>>
+     *
+     * @throws ControlError
+     */
+    public static function queues(array $body): array
+    {
+        $queues = [];
+        foreach ((array) ($body['queues'] ?? []) as $name) {
+            $parts = is_string($name) ? explode(':', $name, 2) : [];
+            if (count($parts) !== 2) {
+                throw new ControlError('A queue is named "CONNECTION:QUEUE" here.', 'invalid');
+            }
+            $queues[$parts[0]][] = $parts[1];
+        }
+        return $queues;
+    }
+
+    /**
      * How many at most; null when not given.
      *
      * @param array<string, mixed> $body

@@ -9,7 +9,7 @@ final class ControlError extends \RuntimeException
 {
     /**
      * @param string $message what, where, why, what to do
-     * @param string $answerCode of the control protocol: 'invalid', 'not_found', 'failed'
+     * @param string $answerCode of the control protocol: 'invalid', 'not_found', 'unsupported', 'failed'
      */
     public function __construct(string $message, public readonly string $answerCode = 'failed')
     {

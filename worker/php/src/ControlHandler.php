@@ -9,7 +9,8 @@ interface ControlHandler
 {
     /**
      * @param string               $name 'config', 'push', 'failed.list', 'failed.show',
-     *                                   'failed.retry', 'failed.forget', 'keys', 'doctor'
+     *                                   'failed.retry', 'failed.forget', 'keys', 'queue.pause',
+     *                                   'queue.resume', 'doctor'
      * @param array<string, mixed> $body the question's arguments
      * @return array<string, mixed> the answer, to be sent as JSON
      *

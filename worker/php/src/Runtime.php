@@ -41,8 +41,9 @@ final class Runtime
         $app = self::app();
         return match ($kind) {
             'job' => $app->runJobs(),
+            'bookkeeper' => $app->keepBooks(),
             'control' => (new ControlLoop($app->control()))->run(self::introduction($app)),
-            default => throw new \InvalidArgumentException("there is no worker kind '{$kind}' (job, control)"),
+            default => throw new \InvalidArgumentException("there is no worker kind '{$kind}' (job, bookkeeper, control)"),
         };
     }
 

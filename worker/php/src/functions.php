@@ -9,8 +9,8 @@ if (!\function_exists(__NAMESPACE__ . '\\dispatch')) {
     /**
      * Run this process as a worker until the agent says stop. Called by cohort-worker in each child.
      *
-     * @param string $kind 'job' or 'control'
-     * @return int the exit code: 0 stopped or to be replaced, 1 failed, 12 over its memory limit
+     * @param string $kind 'job', 'bookkeeper' or 'control'
+     * @return int the exit code: 0 stopped or to be replaced, 1 failed
      */
     function run_worker(string $kind): int
     {

@@ -23,6 +23,11 @@ const OUTCOME_RETURNED = 5;
 /** Neither deleted nor released: it stays reserved until retry_after is over. */
 const OUTCOME_LEFT = 6;
 
+/** Flag of end(): this worker is over the job's memory limit; the agent replaces it. */
+const END_MEMORY = 2;
+/** Flag of end(): said by the handler of on_timeout(). */
+const END_TIMEOUT = 4;
+
 /**
  * The settings the agent gave the zygote.
  *
@@ -41,6 +46,10 @@ function config(): array
  * 'available_at' => int, 'created_at' => int (seconds since 1970), 'timeout' => int (seconds, 0 =
  * none), 'tries' => int (0 = no limit), 'backoff' => string (comma list of seconds), 'memory' => int
  * (bytes, 0 = no limit)].
+ *
+ * A job whose worker died, for a bookkeeper: ['type' => 'bookkeep'] with the members of a job, attempts
+ * being those of the start that died, and 'cause' => 'timeout'|'crash'|'oom', 'final' => bool (it must
+ * fail now, whatever its tries say), 'text' => string (for the exception).
  *
  * A question: ['type' => 'control', 'ticket' => int, 'name' => string, 'body' => string (JSON)].
  *
@@ -72,12 +81,27 @@ function begin(int $ticket): bool
  * @param int    $delay   seconds, for OUTCOME_RELEASED
  * @param string $error   class, message and trace of what went wrong; cut at 8 KiB
  * @param bool   $record  the agent writes the failed_jobs row (OUTCOME_FAILED)
+ * @param int    $flags   any of the END_ constants, added
  * @return bool false: the agent is ending this ticket; take no other
  *
  * @throws \Error      when it is another ticket, or it has its outcome
- * @throws \ValueError when the outcome is none of the constants
+ * @throws \ValueError when the outcome or the flags are none of the constants
  */
-function end(int $ticket, int $outcome, int $delay = 0, string $error = '', bool $record = false): bool
+function end(int $ticket, int $outcome, int $delay = 0, string $error = '', bool $record = false, int $flags = 0): bool
+{
+}
+
+/**
+ * Call this when the agent ends the running job for its time limit.
+ *
+ * It is called between two instructions of whatever PHP code runs, and may still say the outcome with
+ * end(). Afterwards the process is killed.
+ *
+ * @param (callable(int): void)|null $handler gets the ticket; null = none
+ *
+ * @throws \Error in the zygote
+ */
+function on_timeout(?callable $handler): void
 {
 }
 

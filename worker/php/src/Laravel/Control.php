@@ -28,7 +28,8 @@ final class Control implements ControlHandler
             'failed.show' => $failed->show(Arguments::id($body)),
             'failed.retry' => $failed->retry(Arguments::ids($body)),
             'failed.forget' => $failed->forget(Arguments::ids($body)),
-            'keys' => $this->keys($body),
+            'keys' => (new Switches($this->app))->read(Arguments::queues($body)),
+            'queue.pause', 'queue.resume' => $this->pause($body, $name === 'queue.pause'),
             'doctor' => ['php' => PhpInfo::collect(), 'app' => $this->about()],
             default => throw new ControlError("A Laravel application has no answer to '{$name}'.", 'invalid'),
         };
@@ -74,50 +75,14 @@ final class Control implements ControlHandler
     }
 
     /**
-     * The application's switches.
-     *
-     * @param array<string, mixed> $body {"queues": {"CONNECTION": ["QUEUE", …]}}; without it each
-     *                                   connection's own queue
-     * @return array{restart: mixed, down: bool, paused: list<string>} paused as "CONNECTION:QUEUE"
+     * @param array<string, mixed> $body
+     * @return array{paused: bool}
      */
-    private function keys(array $body): array
+    private function pause(array $body, bool $on): array
     {
-        return [
-            'restart' => $this->app->make('cache.store')->get('illuminate:queue:restart'),
-            'down' => (bool) $this->app->isDownForMaintenance(),
-            'paused' => $this->paused((array) ($body['queues'] ?? $this->ownQueues())),
-        ];
-    }
-
-    /**
-     * @param array<string, list<string>> $queues by connection
-     * @return list<string>
-     */
-    private function paused(array $queues): array
-    {
-        $manager = $this->app->make('queue');
-        if (!method_exists($manager, 'isPaused')) {
-            return [];
-        }
-        $paused = [];
-        foreach ($queues as $connection => $names) {
-            foreach ((array) $names as $queue) {
-                if ($manager->isPaused((string) $connection, (string) $queue)) {
-                    $paused[] = "{$connection}:{$queue}";
-                }
-            }
-        }
-        return $paused;
-    }
-
-    /** @return array<string, list<string>> */
-    private function ownQueues(): array
-    {
-        $queues = [];
-        foreach ((array) $this->setting('queue.connections') as $name => $config) {
-            $queues[(string) $name] = explode(',', (string) ($config['queue'] ?? 'default'));
-        }
-        return $queues;
+        $connection = (string) ($body['connection'] ?? '') ?: (string) $this->setting('queue.default');
+        (new Switches($this->app))->pause($connection, Arguments::text($body, 'queue'), $on);
+        return ['paused' => $on];
     }
 
     /** @return array<string, mixed> */

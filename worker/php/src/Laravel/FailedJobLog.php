@@ -6,6 +6,7 @@ namespace Cohort\Laravel;
 
 use Cohort\ErrorText;
 use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Contracts\Queue\Job;
 use Illuminate\Database\QueryException;
 use Illuminate\Queue\Events\JobFailed;
 
@@ -28,6 +29,7 @@ final class FailedJobLog
 
     private ?JobFailed $unsure = null;
     private mixed $unsureId = null;
+    private ?object $recorded = null;
 
     private function __construct(private readonly Application $app)
     {
@@ -65,10 +67,20 @@ final class FailedJobLog
         }
     }
 
+    /** Record this job unless that is done already. */
+    public function ensure(Job $job, \Throwable $error): void
+    {
+        if ($this->recorded !== $job) {
+            $this->write(new JobFailed($job->getConnectionName(), $job, $error));
+        }
+    }
+
     private function write(JobFailed $event): mixed
     {
         try {
-            return $this->writeOrReplace($event);
+            $id = $this->writeOrReplace($event);
+            $this->recorded = $event->job;
+            return $id;
         } catch (\Throwable $error) {
             log('error', sprintf(
                 'failed job %s of queue %s could not be recorded: %s',

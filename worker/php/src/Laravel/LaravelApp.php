@@ -16,11 +16,13 @@ final class LaravelApp implements CohortApplication
 {
     /** Classes every job needs, loaded before the fork so that workers share them. */
     private const WARM = [
+        AgentWorker::class,
         Worker::class,
         SqliteJob::class,
         Connections::class,
         FailedJobLog::class,
         \Cohort\ErrorText::class,
+        \Cohort\LastWords::class,
         \Illuminate\Bus\Dispatcher::class,
         \Illuminate\Bus\Queueable::class,
         \Illuminate\Database\DatabaseManager::class,
@@ -93,8 +95,14 @@ final class LaravelApp implements CohortApplication
     {
         Connections::forgetInherited($this->app);
         BatchRepository::install($this->app);
-        $worker = Worker::from($this->app, $this->settings);
-        return $worker->serve();
+        return Worker::from($this->app, $this->settings)->serve();
+    }
+
+    public function keepBooks(): int
+    {
+        Connections::forgetInherited($this->app);
+        BatchRepository::install($this->app);
+        return Bookkeeper::from($this->app, $this->settings)->settleOne();
     }
 
     public function control(): ControlHandler

@@ -78,7 +78,7 @@ class SqliteJob extends DatabaseJob
     {
         // Laravel records no failure of a job that is deleted already.
         $this->deletedFirst = $this->deletedFirst || ($this->isDeleted() && !$this->hasFailed());
-        $this->failure = $e instanceof \Throwable ? $e : null;
+        $this->failure ??= $e instanceof \Throwable ? $e : null;
         parent::fail($e);
     }
 

@@ -5,10 +5,7 @@ declare(strict_types=1);
 namespace Cohort\Laravel;
 
 use Cohort\ErrorText;
-use Cohort\LastWords;
 use Cohort\Runtime;
-use Cohort\Settings;
-use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Queue\Events\JobPopped;
 use Illuminate\Queue\Events\JobPopping;
 use Illuminate\Queue\Events\WorkerStarting;
@@ -17,65 +14,38 @@ use Illuminate\Queue\WorkerOptions;
 
 use function Cohort\Worker\begin;
 use function Cohort\Worker\log;
+use function Cohort\Worker\on_timeout;
 use function Cohort\Worker\ready;
 
+use const Cohort\Worker\END_MEMORY;
+use const Cohort\Worker\END_TIMEOUT;
 use const Cohort\Worker\OUTCOME_DECLINED;
-use const Cohort\Worker\OUTCOME_LEFT;
 
 /**
  * Laravel's queue worker, fed by the agent.
  *
- * Names here are chosen so that no later Laravel is likely to use them: a clash would be fatal.
- *
  * One turn of its loop is one turn of Laravel's daemon(), with the agent's hand-over in place of
  * pop(). What a job does is Laravel's process() alone.
  */
-class Worker extends LaravelWorker
+class Worker extends AgentWorker
 {
-    private const MIB = 1048576;
-
-    private Application $cohortApp;
-    private Settings $cohortSettings;
-    private FailedJobLog $cohortFailed;
-    private LastWords $cohortLastWords;
     private ?SqliteJob $cohortJob = null;
     private int $cohortTicket = 0;
     private ?WorkerOptions $cohortOptions = null;
     private ?\Throwable $cohortError = null;
-    /** @var array<class-string, bool> which events this version has */
-    private array $cohortEvents = [];
-
-    /** A worker made of the application's own, with its maintenance check and scope reset. */
-    public static function from(Application $app, Settings $settings): self
-    {
-        $take = static fn (LaravelWorker $own): array => [
-            $own->manager,
-            $own->events,
-            $own->exceptions,
-            $own->isDownForMaintenance,
-            $own->resetScope ?? null,
-        ];
-        $parts = \Closure::bind($take, null, LaravelWorker::class)($app->make('queue.worker'));
-        $worker = new self(...$parts);
-        $worker->cohortApp = $app;
-        $worker->cohortSettings = $settings;
-        $worker->setCache($app->make('cache.store'));
-        if (method_exists($worker, 'setName')) {
-            $worker->setName('default');
-        }
-        return $worker;
-    }
+    /** The job has run; only its outcome is yet to be told. */
+    private bool $cohortRan = false;
+    private bool $cohortFull = false;
 
     /**
      * Run jobs until the agent says stop, or this process must be replaced.
      *
-     * @return int the exit code: 0, or 12 over the memory limit
+     * @return int the exit code, 0
      */
     public function serve(): int
     {
-        $this->cohortFailed = FailedJobLog::register($this->cohortApp);
-        $this->cohortLastWords = LastWords::register();
         $this->listenAsWorker();
+        on_timeout($this->onTimeLimit(...));
         $this->announceStart();
         ready(Runtime::introduction(Runtime::app()));
         while (($message = \Cohort\Worker\next()) !== null) {
@@ -83,31 +53,12 @@ class Worker extends LaravelWorker
                 log('warn', "a job worker was given a {$message['type']}; it is ignored");
                 continue;
             }
-            $stop = $this->serveTicket($message);
-            if ($stop !== null) {
-                return $this->leaveFor(...$stop);
+            $reason = $this->serveTicket($message);
+            if ($reason !== null) {
+                return $this->leaveFor($reason);
             }
         }
-        return $this->leaveFor(self::EXIT_SUCCESS, 'Interrupted');
-    }
-
-    /** The time limit was reached: say what becomes of the job, then end as Laravel does. */
-    public function kill($status = 0, ...$rest)
-    {
-        $job = $this->cohortJob;
-        if ($job !== null) {
-            if ($job->outcome() === OUTCOME_LEFT) {
-                $job->release($this->calculateBackoff($job, $this->cohortOptions));
-            }
-            log('warn', sprintf(
-                'job %d (%s) ran longer than its timeout of %d s; its worker ends',
-                $job->getJobId(),
-                $job->resolveName(),
-                $this->timeoutForJob($job, $this->cohortOptions),
-            ));
-            $this->reportOutcome($job, $job->failure() ?? $this->timeoutOf($job));
-        }
-        parent::kill($status, ...$rest);
+        return $this->leaveFor($this->cohortFull ? 'MaxMemoryExceeded' : 'Interrupted');
     }
 
     protected function handleJobException($connectionName, $job, WorkerOptions $options, \Throwable $e)
@@ -122,18 +73,20 @@ class Worker extends LaravelWorker
      * One turn.
      *
      * @param array<string, mixed> $message
-     * @return array{int, string}|null exit code and Laravel's stop reason, or null to go on
+     * @return string|null Laravel's stop reason, or null to go on
      */
-    private function serveTicket(array $message): ?array
+    private function serveTicket(array $message): ?string
     {
         $options = $this->optionsOfMessage($message);
         $job = $this->admitTicket($message, $options);
         if ($job === null) {
-            return $this->reasonToLeave(true, 0);
+            return $this->reasonToLeave(true);
         }
         $this->runTicket($job, $options);
-        $accepted = $this->reportOutcome($job, $job->failure() ?? $this->cohortError);
-        return $this->reasonToLeave($accepted, $message['memory']);
+        // The agent replaces a worker that is over the limit, its successor first.
+        $this->cohortFull = $message['memory'] > 0 && memory_get_usage(true) >= $message['memory'];
+        $error = $job->failure() ?? $this->cohortError;
+        return $this->reasonToLeave($this->reportOutcome($job, $error, $this->cohortFull ? END_MEMORY : 0));
     }
 
     /** All that comes before a job begins; null when it does not. */
@@ -157,26 +110,27 @@ class Worker extends LaravelWorker
             \Cohort\Worker\end($message['ticket'], OUTCOME_DECLINED);
             return null;
         }
+        // Known before it begins, for its time may be over at once.
+        $this->cohortJob = $job;
+        $this->cohortOptions = $options;
+        $this->cohortTicket = $message['ticket'];
+        $this->cohortRan = false;
         if (!begin($message['ticket'])) {
+            $this->cohortJob = null;
             return null;
         }
-        $this->cohortTicket = $message['ticket'];
         return $job;
     }
 
     /** Run a job that has begun. */
     private function runTicket(SqliteJob $job, WorkerOptions $options): void
     {
-        $this->cohortJob = $job;
-        $this->cohortOptions = $options;
         $this->cohortError = null;
         $this->cohortLastWords->begin($job->getQueue(), $job->getJobId(), $job->resolveName());
-        $limited = $this->supportsAsyncSignals() && $this->timeoutForJob($job, $options) > 0;
-        $limited && pcntl_alarm((int) $this->timeoutForJob($job, $options));
         if ($this->announceTicket($job, $options)) {
             $this->runJob($job, $job->getConnectionName(), $options);
         }
-        $limited && $this->resetTimeoutHandler();
+        $this->cohortRan = true;
         $this->countTicket();
         $this->rollBackStrayOf($job);
         $this->settleFailure();
@@ -192,27 +146,43 @@ class Worker extends LaravelWorker
     }
 
     /**
-     * The alarm of a job went off: let Laravel's own handler deal with it, which ends the process.
-     *
-     * It is put in place only now, since that takes system calls which hardly any job needs.
+     * The agent ends the running job for its time limit. As in Laravel's own handler, which needs
+     * pcntl, this process ends with it, in the middle of the job's code.
      */
-    private function onCohortAlarm(int $signal, mixed $info): void
+    private function onTimeLimit(int $ticket): void
     {
         $job = $this->cohortJob;
-        if ($job === null) {
-            // A late alarm must not hit the job after the one it was meant for.
+        if ($job === null || $ticket !== $this->cohortTicket) {
             return;
         }
-        // The record of a failure must not end in the transaction that was cut off.
-        Connections::rollBackStray($this->cohortApp);
-        // From 13 on it wants to know the connection and the queue as well.
-        $wants = (new \ReflectionMethod(LaravelWorker::class, 'registerTimeoutHandler'))->getNumberOfParameters();
-        $all = [$job->getConnectionName(), $job->getQueue(), $job, $this->cohortOptions];
-        $this->registerTimeoutHandler(...array_slice($all, -$wants));
-        $this->resetTimeoutHandler();
-        $handler = pcntl_signal_get_handler(SIGALRM);
-        pcntl_signal(SIGALRM, $this->onCohortAlarm(...));
-        $handler($signal, $info);
+        $error = $job->failure() ?? $this->timeoutOf($job);
+        if (!$this->cohortRan) {
+            // The record of a failure must not end in the transaction that was cut off.
+            Connections::rollBackStray($this->cohortApp);
+            $this->warnRunningJob();
+            $this->settleUnended($job, $this->cohortOptions, $error, true);
+        }
+        if ($this->recordFailureOf($job, $error)) {
+            log('warn', sprintf(
+                'job %d (%s) ran longer than its timeout of %d s; its worker ends',
+                $job->getJobId(),
+                $job->resolveName(),
+                $this->timeoutForJob($job, $this->cohortOptions),
+            ));
+            $this->reportOutcome($job, $this->cohortRan ? $job->failure() ?? $this->cohortError : $error, END_TIMEOUT);
+        }
+        $status = static::$timedOutExitCode ?? self::EXIT_ERROR;
+        $this->kill($status, $this->cohortOptions, $this->reasonNamed('TimedOut'), $job->getConnectionName(), $job->getQueue());
+    }
+
+    /** From 13 on a job may want to hear of it (Interruptible). */
+    private function warnRunningJob(): void
+    {
+        try {
+            method_exists($this, 'notifyJobOfSignal') && $this->notifyJobOfSignal(SIGALRM);
+        } catch (\Throwable $error) {
+            $this->reportQuietly($error);
+        }
     }
 
     /** Tell the listeners of JobPopped; what they throw is as if the job had thrown it. */
@@ -235,52 +205,44 @@ class Worker extends LaravelWorker
     /**
      * Tell the agent what came of the job.
      *
+     * @param int $flags END_ constants
      * @return bool false when the agent is ending it
      */
-    private function reportOutcome(SqliteJob $job, ?\Throwable $error): bool
+    private function reportOutcome(SqliteJob $job, ?\Throwable $error, int $flags): bool
     {
-        $this->cohortJob = null;
         $this->cohortLastWords->end();
-        return \Cohort\Worker\end(
-            $this->cohortTicket,
-            $job->outcome(),
-            $job->releaseDelay(),
-            $error === null ? '' : ErrorText::of($error),
-        );
+        $text = $error === null ? '' : ErrorText::of($error);
+        $outcome = $job->outcome();
+        $accepted = \Cohort\Worker\end($this->cohortTicket, $outcome, $job->releaseDelay(), $text, false, $flags);
+        $this->cohortJob = null;
+        return $accepted;
     }
 
-    /** @return array{int, string}|null */
-    private function reasonToLeave(bool $accepted, int $memoryBytes): ?array
+    private function reasonToLeave(bool $accepted): ?string
     {
         return match (true) {
-            !$accepted => [self::EXIT_SUCCESS, 'TimedOut'],
-            $this->lostConnection ?? false => [self::EXIT_SUCCESS, 'LostConnection'],
-            $this->shouldQuit => [self::EXIT_SUCCESS, 'Interrupted'],
-            $memoryBytes > 0 && $this->memoryExceeded($memoryBytes / self::MIB)
-                => [static::$memoryExceededExitCode ?? self::EXIT_MEMORY_LIMIT, 'MaxMemoryExceeded'],
+            !$accepted => 'TimedOut',
+            $this->lostConnection ?? false => 'LostConnection',
+            $this->shouldQuit => 'Interrupted',
             default => null,
         };
     }
 
-    private function leaveFor(int $status, string $reason): int
+    private function leaveFor(string $reason): int
     {
-        $enum = 'Illuminate\Queue\WorkerStopReason';
-        $this->stop($status, $this->cohortOptions, enum_exists($enum) ? constant("{$enum}::{$reason}") : null);
-        return $status;
+        $status = $reason === 'MaxMemoryExceeded'
+            ? static::$memoryExceededExitCode ?? self::EXIT_MEMORY_LIMIT
+            : self::EXIT_SUCCESS;
+        // The listeners hear Laravel's status; to the agent this is an orderly end.
+        $this->stop($status, $this->cohortOptions, $this->reasonNamed($reason));
+        return self::EXIT_SUCCESS;
     }
 
-    /** @param array<string, mixed> $message */
-    private function optionsOfMessage(array $message): WorkerOptions
+    /** Laravel's name for why a worker stops, where this version has one. */
+    private function reasonNamed(string $reason): ?object
     {
-        return new WorkerOptions(
-            'default',
-            $message['backoff'] === '' ? 0 : $message['backoff'],
-            intdiv($message['memory'], self::MIB),
-            $message['timeout'],
-            3,
-            $message['tries'],
-            $this->cohortSettings->flag('force'),
-        );
+        $enum = 'Illuminate\Queue\WorkerStopReason';
+        return enum_exists($enum) && defined("{$enum}::{$reason}") ? constant("{$enum}::{$reason}") : null;
     }
 
     private function settleFailure(): void
@@ -292,19 +254,6 @@ class Worker extends LaravelWorker
         }
     }
 
-    /** @param \Illuminate\Contracts\Queue\Job $job */
-    private function rollBackStrayOf($job): void
-    {
-        foreach (Connections::rollBackStray($this->cohortApp) as $name) {
-            log('warn', sprintf(
-                'job %s (%s) left a transaction open on database connection %s; it was rolled back',
-                $job->getJobId(),
-                $job->resolveName(),
-                $name,
-            ));
-        }
-    }
-
     private function listenAsWorker(): void
     {
         if ($this->supportsAsyncSignals()) {
@@ -312,7 +261,6 @@ class Worker extends LaravelWorker
             // Pausing is the agent's; a stray signal to the process group must not stop a worker.
             pcntl_signal(SIGUSR2, SIG_IGN);
             pcntl_signal(SIGCONT, SIG_DFL);
-            pcntl_signal(SIGALRM, $this->onCohortAlarm(...));
         }
     }
 
@@ -332,21 +280,5 @@ class Worker extends LaravelWorker
             'timeout' => $this->cohortSettings->seconds('timeout', 60),
             'tries' => $this->cohortSettings->int('tries', 1),
         ]);
-    }
-
-    /** Raise an event where this version of Laravel has it. */
-    private function fireIfKnown(string $event, mixed ...$arguments): void
-    {
-        // Asked of every autoloader only once: that takes longer than an empty job.
-        if ($this->cohortEvents[$event] ??= class_exists($event)) {
-            $this->events->dispatch(new $event(...$arguments));
-        }
-    }
-
-    private function timeoutOf(SqliteJob $job): \Throwable
-    {
-        return method_exists($this, 'timeoutExceededException')
-            ? $this->timeoutExceededException($job)
-            : $this->maxAttemptsExceededException($job);
     }
 }

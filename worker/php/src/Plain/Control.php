@@ -33,7 +33,9 @@ final class Control implements ControlHandler
             'failed.show' => self::describe($this->find(Arguments::id($body))),
             'failed.retry' => $this->retry(Arguments::ids($body)),
             'failed.forget' => $this->forget(Arguments::ids($body)),
-            'keys' => ['restart' => null, 'down' => false, 'paused' => []],
+            'keys' => ['restart' => null, 'down' => false, 'paused' => [], 'paused_all' => false],
+            'queue.pause', 'queue.resume' => throw new ControlError('A plain PHP application has no pause of its own;'
+                . ' pause the queue on the agents (cohort pause).', 'unsupported'),
             'doctor' => ['php' => PhpInfo::collect(), 'app' => $this->about()],
             default => throw new ControlError("A plain PHP application has no answer to '{$name}'.", 'invalid'),
         };

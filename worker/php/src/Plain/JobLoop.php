@@ -10,6 +10,8 @@ use Cohort\JobFailed;
 use Cohort\LastWords;
 use Cohort\Runtime;
 
+use const Cohort\Worker\END_MEMORY;
+use const Cohort\Worker\END_TIMEOUT;
 use const Cohort\Worker\OUTCOME_DONE;
 use const Cohort\Worker\OUTCOME_FAILED;
 use const Cohort\Worker\OUTCOME_RELEASED;
@@ -17,12 +19,12 @@ use const Cohort\Worker\OUTCOME_RELEASED;
 /** The loop of a job worker of a plain PHP application. */
 final class JobLoop
 {
-    private const EXIT_MEMORY = 12;
-
     private LastWords $lastWords;
     private ?Job $running = null;
     /** @var array<string, mixed> the message of the running job */
     private array $message = [];
+    /** @var array{int, int, ?\Throwable}|null what came of it; null while it runs */
+    private ?array $outcome = null;
     private bool $quit = false;
 
     /** @param \Closure(Job): mixed $handler */
@@ -33,48 +35,59 @@ final class JobLoop
     /**
      * Run jobs until the agent says stop or this process must be replaced.
      *
-     * @return int the exit code: 0, or 12 over the memory limit
+     * @return int the exit code, 0
      */
     public function run(): int
     {
         $this->lastWords = LastWords::register();
         $this->listen();
+        \Cohort\Worker\on_timeout($this->onTimeLimit(...));
         \Cohort\Worker\ready(Runtime::introduction(Runtime::app()));
         while (!$this->quit && ($message = \Cohort\Worker\next()) !== null) {
             if ($message['type'] !== 'job') {
                 \Cohort\Worker\log('warn', "a job worker was given a {$message['type']}; it is ignored");
                 continue;
             }
-            if (\Cohort\Worker\begin($message['ticket']) && !$this->settle(...$this->perform($message))) {
+            if (!$this->serve($message)) {
                 return 0;
-            }
-            if ($message['memory'] > 0 && memory_get_usage(true) >= $message['memory']) {
-                return self::EXIT_MEMORY;
             }
         }
         return 0;
     }
 
     /**
+     * @param array<string, mixed> $message
+     * @return bool false when the agent is ending this ticket
+     */
+    private function serve(array $message): bool
+    {
+        // Known before it begins, for its time may be over at once.
+        $this->message = $message;
+        $this->running = null;
+        $this->outcome = null;
+        if (!\Cohort\Worker\begin($message['ticket'])) {
+            return true;
+        }
+        $this->outcome = $this->perform();
+        // The agent replaces a worker that is over the limit, its successor first.
+        $full = $message['memory'] > 0 && memory_get_usage(true) >= $message['memory'];
+        return $this->settle($this->outcome, $full ? END_MEMORY : 0);
+    }
+
+    /**
      * Run a job that has begun.
      *
-     * @param array<string, mixed> $message
      * @return array{int, int, ?\Throwable} outcome, delay in seconds, why
      */
-    private function perform(array $message): array
+    private function perform(): array
     {
-        $this->message = $message;
         try {
-            $job = self::jobOf($message);
+            $job = $this->running = JobMessage::job($this->message);
         } catch (JobFailed $error) {
             return [OUTCOME_FAILED, 0, $error];
         }
-        $this->running = $job;
         $this->lastWords->begin($job->queue, $job->id, $job->uuid);
-        $this->alarm($message['timeout']);
-        $error = $this->call($job);
-        $this->alarm(0);
-        return $this->outcomeOf($job, $error);
+        return $this->outcomeOf($job, $this->call($job));
     }
 
     /** What the handler threw, if anything. */
@@ -105,7 +118,7 @@ final class JobLoop
         if ($error !== null) {
             return $job->isLastTry()
                 ? [OUTCOME_FAILED, 0, $error]
-                : [OUTCOME_RELEASED, $job->releaseDelay() ?? $this->backoff($job), $error];
+                : [OUTCOME_RELEASED, $job->releaseDelay() ?? JobMessage::backoff($this->message), $error];
         }
         return $job->releaseDelay() === null
             ? [OUTCOME_DONE, 0, null]
@@ -115,44 +128,21 @@ final class JobLoop
     /**
      * Tell the agent.
      *
+     * @param array{int, int, ?\Throwable} $outcome outcome, delay in seconds, why
+     * @param int                          $flags   END_ constants
      * @return bool false when it is ending this ticket
      */
-    private function settle(int $outcome, int $delay, ?\Throwable $why): bool
+    private function settle(array $outcome, int $flags): bool
     {
-        $this->running = null;
+        [$what, $delay, $why] = $outcome;
         $this->lastWords->end();
         return \Cohort\Worker\end(
             $this->message['ticket'],
-            $outcome,
+            $what,
             $delay,
             $why === null ? '' : ErrorText::of($why),
-            $outcome === OUTCOME_FAILED,
-        );
-    }
-
-    /** The pool's backoff for this attempt: the item of its number, else the last one. */
-    private function backoff(Job $job): int
-    {
-        $items = explode(',', $this->message['backoff']);
-        return max(0, (int) ($items[$job->attempts - 1] ?? end($items)));
-    }
-
-    /** @throws JobFailed the payload is none of dispatch() */
-    private static function jobOf(array $message): Job
-    {
-        $payload = json_decode($message['payload'], true);
-        if (!is_array($payload) || ($payload['job'] ?? null) !== 'cohort') {
-            $what = is_array($payload) && is_string($payload['job'] ?? null) ? "\"{$payload['job']}\"" : 'none';
-            throw new JobFailed("The payload is not of Cohort\\dispatch(): its member \"job\" must be \"cohort\","
-                . " it is {$what}.");
-        }
-        return new Job(
-            $message['id'],
-            (string) ($payload['uuid'] ?? ''),
-            $message['queue'],
-            $payload['data'] ?? null,
-            $message['attempts'],
-            (int) ($payload['tries'] ?? $message['tries']),
+            $what === OUTCOME_FAILED,
+            $flags,
         );
     }
 
@@ -168,29 +158,17 @@ final class JobLoop
             });
         }
         pcntl_signal(SIGUSR2, SIG_IGN);
-        pcntl_signal(SIGALRM, $this->timedOut(...));
     }
 
-    /** @param int $seconds 0 = off */
-    private function alarm(int $seconds): void
+    /**
+     * The agent ends the running job for its time limit: say what becomes of it. This process ends
+     * with it, in the middle of the job's code.
+     */
+    private function onTimeLimit(int $ticket): void
     {
-        if (extension_loaded('pcntl')) {
-            pcntl_alarm(max(0, $seconds));
+        if ($ticket === $this->message['ticket'] && $this->running !== null) {
+            $late = $this->outcome ?? $this->outcomeOf($this->running, JobMessage::timedOut($this->message));
+            $this->settle($late, END_TIMEOUT);
         }
-    }
-
-    /** The job ran too long: say what becomes of it, then end this process in the middle of it. */
-    private function timedOut(): void
-    {
-        $job = $this->running;
-        if ($job === null) {
-            return;
-        }
-        $error = new JobFailed("The job ran longer than its timeout of {$this->message['timeout']} s.");
-        $this->settle(...$this->outcomeOf($job, $error));
-        if (extension_loaded('posix')) {
-            posix_kill(getmypid(), SIGKILL);
-        }
-        exit(1);
     }
 }

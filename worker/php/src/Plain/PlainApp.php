@@ -42,6 +42,7 @@ final class PlainApp implements Application
         }
         array_map(class_exists(...), [
             JobLoop::class,
+            JobMessage::class,
             QueueDatabase::class,
             \Cohort\ErrorText::class,
             \Cohort\Job::class,
@@ -65,6 +66,11 @@ final class PlainApp implements Application
     public function runJobs(): int
     {
         return (new JobLoop($this->job))->run();
+    }
+
+    public function keepBooks(): int
+    {
+        return (new Bookkeeper())->run();
     }
 
     public function control(): ControlHandler

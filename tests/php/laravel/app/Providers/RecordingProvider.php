@@ -6,6 +6,7 @@ use Cohort\Fake\Wire;
 use Illuminate\Queue\Events\JobPopped;
 use Illuminate\Queue\Events\JobProcessing;
 use Illuminate\Queue\Events\Looping;
+use Illuminate\Queue\Events\WorkerStopping;
 use Illuminate\Support\ServiceProvider;
 
 /** Records the queue's events, and misbehaves where a scenario says so. */
@@ -21,6 +22,9 @@ class RecordingProvider extends ServiceProvider
         $events = $this->app['events'];
         $events->listen('Illuminate\Queue\Events\*', function (string $name) {
             Wire::record('event', class_basename($name));
+        });
+        $events->listen(WorkerStopping::class, function ($event) {
+            Wire::record('stopping', $event->status, ($event->reason ?? null)?->name);
         });
         $does = Wire::$scenario['provider'] ?? '';
         if ($does === 'open') {
