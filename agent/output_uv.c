@@ -16,7 +16,7 @@ static void output_done(uv_handle_t *handle)
     free(output);
 }
 
-void co_output_close(struct co_output **output)
+static void output_close(struct co_output **output)
 {
     if (*output != NULL) {
         uv_poll_stop(&(*output)->poll);
@@ -159,6 +159,6 @@ void co_output_last(struct co_output **output)
             output_lines(*output, false);
         }
         output_lines(*output, true);
-        co_output_close(output);
+        output_close(output);
     }
 }

@@ -542,7 +542,7 @@ void co_workers_exited(struct co_agent *agent, uint32_t index, uint32_t worker, 
         retire(&pool->links[worker]);
     }
     if (is_control(worker)) {
-        co_requests_control_gone(agent, index);
+        co_requests_control_gone(agent, index, worker);
     }
     describe(pool, worker, exit_code, signal, event.by_oom, text, sizeof text);
     event.text = w->ticket != 0 ? strdup(text) : NULL;

@@ -89,7 +89,6 @@ static void booted(struct co_agent *agent, uint32_t index, struct co_agent_zygot
     zygote->booted = true;
     pool->boot_error[0] = '\0';
     pool->current = (int)(zygote - pool->zygotes);
-    pool->generation += 1;
     if (old != NULL) { /* Its workers are children of ours and work on without it. */
         co_proc_send(old->control_fd, &(struct co_zygote_msg){.type = CO_ZYGOTE_STOP}, -1, &err);
         old->retired = true;
