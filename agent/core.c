@@ -284,8 +284,13 @@ static void fill_pool_wants(struct co_core *core, uint32_t source, uint32_t pool
     for (uint32_t rank = first; rank != UINT32_MAX; rank = next) {
         uint32_t list[CO_QUEUES_MAX];
         uint32_t n = members(core, pool, source, rank, now, list, &next);
+        uint32_t before = turn->n_wants;
         for (uint32_t k = 0; k < n; k++) {
             add_want(core, turn, list[(k + turned) % n], rank == first, &appetite);
+        }
+        if (turn->n_wants == CO_TURN_WANTS_MAX && turn->n_wants > before) {
+            /* More queues than a turn can ask: the next one goes on where this one ends. */
+            core->pools[pool].rotate[source] = turned + turn->n_wants - before;
         }
     }
 }

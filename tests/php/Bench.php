@@ -102,6 +102,18 @@ final class Bench
         return $output;
     }
 
+    /**
+     * The jobs on the application's queue, as the agent would hand them out.
+     *
+     * @param array<string, mixed> $more members of every message
+     * @return list<array<string, mixed>>
+     */
+    public function waiting(array $more = []): array
+    {
+        return array_map(static fn (array $row): array => $more + ['id' => (int) $row['id'], 'queue' => $row['queue'],
+            'payload' => $row['payload']], $this->rows('select * from jobs order by id'));
+    }
+
     /** Remove the application. */
     public function done(): void
     {
@@ -124,6 +136,8 @@ final class Bench
             attempts integer not null, reserved_at integer, available_at integer not null, created_at integer not null)');
         $db->exec('create table failed_jobs (id integer primary key autoincrement, uuid varchar unique not null, connection text,
             queue text, payload text, exception text, failed_at datetime default current_timestamp)');
+        $db->exec('create table job_batches (id varchar primary key, name varchar, total_jobs integer, pending_jobs integer,
+            failed_jobs integer, failed_job_ids text, options text, cancelled_at integer, created_at integer, finished_at integer)');
         $db->exec('create table probe (id integer primary key autoincrement, text varchar)');
     }
 }

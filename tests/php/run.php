@@ -58,9 +58,27 @@ function laravels(): array
     return $found;
 }
 
+/** A message with a job that does this; the arguments and properties are those of App\Jobs\Act. */
+function act(string $what, mixed $how = null, array $properties = [], array $message = []): array
+{
+    return $message + ['job' => [\App\Jobs\Act::class, [$what, $how], $properties]];
+}
+
 foreach (laravels() as $label => $autoload) {
     (static function (string $label, \Closure $bench): void {
-        require __DIR__ . '/cases/laravel.php';
+        $story = static function (string $sentence, callable $body) use ($label, $bench): void {
+            test("Laravel {$label}: {$sentence}", static function () use ($body, $bench): void {
+                $app = $bench();
+                try {
+                    $body($app);
+                } finally {
+                    $app->done();
+                }
+            });
+        };
+        foreach (['laravel', 'limits', 'bookkeeper', 'features'] as $file) {
+            require __DIR__ . "/cases/{$file}.php";
+        }
     })((string) $label, static fn (): Bench => Bench::laravel((string) $label, $autoload));
 }
 require __DIR__ . '/cases/plain.php';

@@ -147,6 +147,9 @@ static void recover(struct sim *sim, uint32_t source)
         sim_note(sim, "recover job %u of agent %u", i, dead);
         if (job->end.present && job->end.agent == dead && job->end.id == job->id) {
             bool began = job->end.outcome != CO_OUTCOME_DECLINED;
+            /* A turn settled it and claimed it again, and the agent died before it knew: a wire
+             * cannot tell one hold of a row from the next, so LEFT charges the start twice. */
+            job->meddled = job->meddled || job->end.claims != job->claims;
             apply(sim, job, dead, job->hold_reserved_at, job->end.outcome, job->end.delay_s, began);
         } else if (job->slot_agent == dead || job->hold_begun) {
             apply(sim, job, dead, job->hold_reserved_at, CO_OUTCOME_LOST, 0, true);
@@ -256,6 +259,7 @@ static void claim_one(struct sim *sim, struct co_turn *turn, struct co_turn_want
     job->reserved_at = job->hold_reserved_at = sim_wall_s(sim);
     job->holder = sim->agent;
     job->hold_begun = false;
+    job->claims += 1;
     turn->claims[turn->n_claims++] = (struct co_turn_claim){
         .table = want->table,
         .queue = want->queue,

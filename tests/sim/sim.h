@@ -43,6 +43,7 @@ struct sim_job {
     int64_t hold_reserved_at;
     bool hold_begun;
     uint32_t losses;
+    uint32_t claims; /* How often an agent has claimed it. */
 
     uint32_t slot_agent; /* Whose worker's slot says RUNNING; 0 = none. */
     uint64_t slot_ticket;
@@ -50,7 +51,8 @@ struct sim_job {
         bool present; /* In a ring, not yet settled. */
         uint32_t agent;
         uint64_t ticket;
-        int64_t id; /* Of the row then. */
+        int64_t id;      /* Of the row then. */
+        uint32_t claims; /* Of the job until then. */
         enum co_outcome outcome;
         uint32_t delay_s;
     } end;

@@ -90,6 +90,23 @@ static void run_until(co_ms until)
     }
 }
 
+/* An agent without work is quiet: polls and timers, no more. */
+static void check_quiet(void)
+{
+    uint64_t before[SIM_SOURCES_MAX];
+
+    run_until(sim.now + 1000); /* What was under way. */
+    for (uint32_t i = 0; i < sim.n_sources; i++) {
+        before[i] = sim.core.sources[i].turns;
+    }
+    run_until(sim.now + 2000);
+    for (uint32_t i = 0; i < sim.n_sources; i++) {
+        uint64_t turns = sim.core.sources[i].turns - before[i];
+        sim_must(&sim, turns <= 20, "%llu turns in two seconds without work",
+                 (unsigned long long)turns);
+    }
+}
+
 static uint64_t run_seed(uint64_t seed)
 {
     co_ms end;
@@ -111,6 +128,7 @@ static uint64_t run_seed(uint64_t seed)
         sim_step(&sim);
     }
     sim_check_settled(&sim);
+    check_quiet();
     sim_crash(&sim);
     return sim.digest;
 }

@@ -218,6 +218,7 @@ static void write_end(struct sim *sim, struct sim_worker *w)
     job->end.agent = sim->agent;
     job->end.ticket = w->ticket;
     job->end.id = job->id;
+    job->end.claims = job->claims;
     job->end.outcome = w->outcome;
     job->end.delay_s = w->delay_s;
     job->final = w->outcome == CO_OUTCOME_DONE || w->outcome == CO_OUTCOME_FAILED;

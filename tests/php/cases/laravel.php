@@ -6,20 +6,9 @@ namespace Cohort\Tests;
 
 use App\Jobs\Act;
 
-/** @var string $label @var \Closure $bench */
+/** @var string $label @var \Closure $story */
 
-$story = static function (string $sentence, callable $body) use ($label, $bench): void {
-    test("Laravel {$label}: {$sentence}", static function () use ($body, $bench): void {
-        $app = $bench();
-        try {
-            $body($app);
-        } finally {
-            $app->done();
-        }
-    });
-};
-$act = static fn (string $what, mixed $how = null, array $properties = [], array $message = []): array
-    => ['job' => [Act::class, [$what, $how], $properties]] + $message;
+$act = act(...);
 
 $story('a job that ends is done', static function (Bench $app) use ($act): void {
     $trace = $app->run([$act('nothing'), $act('nothing')]);
@@ -119,29 +108,6 @@ if ($label !== '8.83') {
     });
 }
 
-$story('a timeout releases with its backoff and kills the worker', static function (Bench $app) use ($act): void {
-    $trace = $app->run([$act('hang', null, ['backoff' => 6], ['tries' => 2, 'timeout' => 1])]);
-    same(-SIGKILL, $trace->exit, $trace->output);
-    contains('ran longer than its timeout of 1 s', $trace->logged());
-    same([[2, 6]], $trace->outcomes());
-    same([], $app->rows('select * from failed_jobs'));
-    same(true, in_array('WorkerStopping', $trace->names('event'), true));
-});
-
-$story('a timeout of the last try fails, and is recorded though a transaction was open', static function (Bench $app) use ($act, $label): void {
-    $trace = $app->run([$act('hang_in_transaction', null, ['timeout' => 1], ['tries' => 1])]);
-    same([-SIGKILL, [[3, 0]]], [$trace->exit, $trace->outcomes()], $trace->output);
-    contains($label === '8.83' ? 'MaxAttemptsExceeded' : 'TimeoutExceeded', $trace->first('end')[3]);
-    same(1, count($app->rows('select * from failed_jobs')));
-    same([], $app->rows('select * from probe'));
-    same(1, count($trace->all('failed_called')));
-});
-
-$story('failOnTimeout fails at once', static function (Bench $app) use ($act): void {
-    $trace = $app->run([$act('hang', null, ['failOnTimeout' => true, 'timeout' => 1], ['tries' => 5])]);
-    same([[3, 0]], $trace->outcomes());
-});
-
 $story('maxExceptions counts over runs', static function (Bench $app): void {
     $payload = json_encode(['uuid' => 'u-1', 'displayName' => Act::class, 'job' => 'Illuminate\Queue\CallQueuedHandler@call',
         'maxTries' => null, 'maxExceptions' => 2, 'data' => ['commandName' => Act::class,
@@ -168,8 +134,6 @@ $story('a connection opened at boot is not used by a worker', static function (B
 $story('a batch counts although another worker was in the way', static function (Bench $app) use ($act): void {
     $db = $app->database();
     $db->exec('pragma journal_mode = wal');
-    $db->exec('create table job_batches (id varchar primary key, name varchar, total_jobs integer, pending_jobs integer,
-        failed_jobs integer, failed_job_ids text, options text, cancelled_at integer, created_at integer, finished_at integer)');
     $db->exec("insert into job_batches values ('b1', '', 5, 5, 0, '[]', null, null, 1, null)");
     $trace = $app->run([$act('batch_race')]);
     same([[1, 0]], $trace->outcomes(), $trace->output . ($trace->all('end')[0][3] ?? ''));

@@ -94,10 +94,10 @@ class SqliteJob extends DatabaseJob
         };
     }
 
-    /** Seconds until a released job may run again. */
+    /** Seconds until a job that goes back may run again; 0 for any other outcome. */
     public function releaseDelay(): int
     {
-        return $this->releaseDelay;
+        return $this->outcome() === OUTCOME_RELEASED ? $this->releaseDelay : 0;
     }
 
     /** What the job failed with, where something was given. */

@@ -18,9 +18,31 @@ class Act implements ShouldQueue
     public $backoff;
     public $maxExceptions;
     public $failOnTimeout = false;
+    public $retryUntil;
+    /** Middleware: [class, arguments, method to call on it, …]. */
+    public $through = [];
+    /** What failed() does: 'throw', 'hang'. */
+    public $onFailed = '';
 
     public function __construct(public string $what, public mixed $how = null)
     {
+    }
+
+    public function middleware()
+    {
+        return array_map(function ($one) {
+            [$class, $arguments, $calls] = $one + [1 => [], 2 => []];
+            $middleware = new ("Illuminate\\Queue\\Middleware\\{$class}")(...$arguments);
+            foreach ($calls as $method => $argument) {
+                $argument === null ? $middleware->{$method}() : $middleware->{$method}($argument);
+            }
+            return $middleware;
+        }, $this->through);
+    }
+
+    public function retryUntil()
+    {
+        return $this->retryUntil;
     }
 
     public function handle()
@@ -52,18 +74,41 @@ class Act implements ShouldQueue
             'pdo' => [$db->select('select 1'), Wire::record('same_pdo', $db->getPdo() === ($GLOBALS['boot_pdo'] ?? null))],
             'fail_retried' => [$this->forgetAfterClash(), throw new \DomainException('again')],
             'batch_race' => $this->raceForBatch(),
+            'release_hang' => [$this->release($this->how), $this->hang()],
+            'delete_hang' => [$this->delete(), $this->hang()],
+            'dispatch' => $this->dispatchInTransaction($this->how),
+            'context' => Wire::record('context', \Illuminate\Support\Facades\Context::all()),
             'term' => [posix_kill(getmypid(), SIGTERM), posix_kill(getmypid(), SIGUSR2)],
         };
     }
 
     public function failed($e)
     {
-        Wire::record('failed_called', get_class($e));
+        Wire::record('failed_called', get_class($e), $e->getMessage());
+        if (class_exists(\Illuminate\Support\Facades\Context::class)) {
+            Wire::record('failed_context', \Illuminate\Support\Facades\Context::all());
+        }
+        match ($this->onFailed) {
+            'throw' => throw new \LogicException('failed() has failed'),
+            'hang' => $this->hang(),
+            default => null,
+        };
     }
 
     private function probe($text)
     {
         app('db')->table('probe')->insert(['text' => $text]);
+    }
+
+    /** Dispatch in a transaction that ends in this way: 'commit', 'rollBack', or never. */
+    private function dispatchInTransaction($end)
+    {
+        $db = app('db')->connection();
+        $db->beginTransaction();
+        dispatch((new self('nothing'))->onQueue('later')->afterCommit());
+        Wire::record('rows', $db->table('jobs')->where('queue', 'later')->count());
+        $end === null || $db->{$end}();
+        Wire::record('rows', $db->table('jobs')->where('queue', 'later')->count());
     }
 
     /** Count a job of a batch while somebody else writes between its read and its write. */

@@ -3,6 +3,8 @@
 namespace App\Providers;
 
 use Cohort\Fake\Wire;
+use Illuminate\Cache\RateLimiter;
+use Illuminate\Cache\RateLimiting\Limit;
 use Illuminate\Queue\Events\JobPopped;
 use Illuminate\Queue\Events\JobProcessing;
 use Illuminate\Queue\Events\Looping;
@@ -19,6 +21,7 @@ class RecordingProvider extends ServiceProvider
 
     public function boot()
     {
+        $this->app->make(RateLimiter::class)->for('minute', fn () => Limit::perMinute(1));
         $events = $this->app['events'];
         $events->listen('Illuminate\Queue\Events\*', function (string $name) {
             Wire::record('event', class_basename($name));
