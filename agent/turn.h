@@ -18,7 +18,7 @@
 #define CO_TURN_SETTLES_MAX 1024
 #define CO_TURN_STARTS_MAX 1024
 #define CO_TURN_CLAIMS_MAX 1024
-#define CO_TURN_WANTS_MAX 64
+#define CO_TURN_WANTS_MAX 256
 #define CO_TURN_QUEUES_MAX 256 /* Queues a depth or discovery answer can hold. */
 #define CO_TURN_TEXT_SIZE 240
 

@@ -373,6 +373,19 @@ static void say_why(struct co_agent *agent, uint32_t index, const struct co_agen
     co_zygotes_boot_failed(agent, index, text);
 }
 
+/* Workers it was asked for and did not announce will never be. */
+static void give_up_unannounced(struct co_agent *agent, uint32_t index, bool current)
+{
+    struct co_pool *pool = &agent->core.pools[index].pool;
+
+    for (uint32_t w = 0; w < CO_PLACES_MAX && !pool->spawn; w++) {
+        if (pool->workers[w].present && pool->workers[w].pid == 0 &&
+            (current || pool->workers[w].generation < pool->generation)) {
+            co_workers_exited(agent, index, w, 1, 0);
+        }
+    }
+}
+
 void co_zygotes_ended(struct co_agent *agent, uint32_t index, pid_t pid, int exit_code, int signal)
 {
     struct co_agent_pool *pool = &agent->pools[index];
@@ -384,6 +397,7 @@ void co_zygotes_ended(struct co_agent *agent, uint32_t index, pid_t pid, int exi
     control_close(zygote);
     current = co_zygotes_current(pool) == zygote;
     zygote->pid = 0;
+    give_up_unannounced(agent, index, current);
     if (current) {
         pool->current = -1;
     }
