@@ -113,6 +113,7 @@ struct co_agent_pool {
     char php_version[32];
     struct co_bell *bell;
     struct co_link *links[CO_PLACES_MAX];
+    uint32_t links_top; /* No job worker had a link at or behind this place. */
     struct co_output *outputs[CO_PLACES_MAX];
     char last_line[CO_PLACES_MAX][320];
     uint64_t rss[CO_PLACES_MAX];

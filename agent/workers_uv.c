@@ -51,6 +51,9 @@ static int open_link(struct co_agent *agent, uint32_t index, uint32_t worker, st
     char path[CO_PATH_SIZE];
 
     assert(pool->links[worker] == NULL);
+    if (worker < CO_PLACE_CONTROL && worker >= pool->links_top) {
+        pool->links_top = worker + 1;
+    }
     /* Never the name of a file that a killed predecessor left: its outcomes are still in there. */
     snprintf(path, sizeof path, "%.900s/%s/w%u-%u-%08x", agent->config.run_dir, pool->config->name,
              worker, ++pool->lives, (unsigned)agent->id);
@@ -432,12 +435,18 @@ static bool read_link(struct co_agent *agent, uint32_t index, uint32_t worker)
     return any;
 }
 
+/* The place after w that may have a link: most places of a pool were never used. */
+static uint32_t next_place(const struct co_agent_pool *pool, uint32_t w)
+{
+    return w + 1 == pool->links_top ? CO_PLACE_CONTROL : w + 1;
+}
+
 bool co_workers_read(struct co_agent *agent)
 {
     bool any = false;
 
     for (uint32_t i = 0; i < agent->n_pools; i++) {
-        for (uint32_t w = 0; w < CO_PLACES_MAX; w++) {
+        for (uint32_t w = 0; w < CO_PLACES_MAX; w = next_place(&agent->pools[i], w)) {
             if (agent->pools[i].links[w] != NULL) {
                 any = read_link(agent, i, w) || any;
             }
@@ -449,7 +458,7 @@ bool co_workers_read(struct co_agent *agent)
 bool co_workers_empty(struct co_agent *agent)
 {
     for (uint32_t i = 0; i < agent->n_pools; i++) {
-        for (uint32_t w = 0; w < CO_PLACES_MAX; w++) {
+        for (uint32_t w = 0; w < CO_PLACES_MAX; w = next_place(&agent->pools[i], w)) {
             struct co_link *link = agent->pools[i].links[w];
             if (link != NULL && !link->broken &&
                 !co_ring_empty(&link->wire->to_agent, link->cursor)) {
@@ -632,6 +641,7 @@ int co_workers_open(struct co_agent *agent, struct co_err *err)
         pool->config = config;
         pool->app = find_app(&agent->config, config->app);
         pool->current = -1;
+        pool->links_top = 1;
         pool->boot = config->boot;
         pool->zygotes[0].control_fd = pool->zygotes[1].control_fd = -1;
         assert(pool->app != NULL); /* co_config_finish() saw to it. */
