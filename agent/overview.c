@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/health.h"
+
 static void fill_worker(struct co_view_worker *out, const struct co_core *core,
                         const struct co_pool_worker *worker, uint32_t index, co_ms now)
 {
@@ -161,6 +163,10 @@ static bool is_ready(struct co_view *view)
         if (pool->boot_error[0] != '\0' && !pool->zygote_up) {
             return explain(view, "the application did not boot in pool ", pool->name,
                            pool->boot_error);
+        }
+        if (!co_health_circuit_closed(pool)) {
+            return explain(view, "the circuit is open in pool ", pool->name,
+                           "too many workers died; cohort exits says why");
         }
         if (pool->by_state[CO_WORKER_IDLE] + pool->by_state[CO_WORKER_BUSY] == 0) {
             return explain(view, "no worker has booted yet in pool ", pool->name, "");
