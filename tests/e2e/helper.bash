@@ -222,3 +222,31 @@ cohort() {
 
 worker_pids() { cohort workers --json | jq -r '.. | objects | select(has("pid") and has("state") and .pid > 0) | .pid'; }
 log_has() { grep -qF -- "$1" "$LOG"; }
+
+# ---- pools
+
+# pool_config LINE...: a cohort.yaml for $APP whose pool has these lines, in CONFIG.
+pool_config() {
+    CONFIG=$DIR/cohort.yaml
+    {
+        printf 'apps:\n  app:\n    path: %s\npools:\n  jobs:\n    app: app\n' "$APP"
+        [ $# = 0 ] || printf '    %s\n' "$@"
+    } >"$CONFIG"
+}
+
+# start_pool ARGUMENT...: as start_agent, with the configuration of pool_config.
+start_pool() {
+    launch agent --config "$CONFIG" --run-dir "$RUN" --state-dir "$DIR/state" "$@"
+    wait_ready
+}
+
+metric() { curl -s -m 5 "http://$HTTP/metrics" | awk -v name="$1" 'index($0, name " ") == 1 { print $2 }'; }
+exits() { metric "cohort_worker_exits_total{pool=\"jobs\",reason=\"$1\"}"; }
+exits_is() { [ "$(exits "$1")" = "$2" ]; }
+# A member of the only pool's status, and of a queue's.
+pool_of() { cohort status --json | jq -r ".pools[0].$1"; }
+pool_is() { [ "$(pool_of "$1")" = "$2" ]; }
+queue_of() { cohort status --json | jq -r --arg name "$1" ".queues[] | select(.name == \$name) | .$2"; }
+queue_is() { [ "$(queue_of "$1" "$2")" = "$3" ]; }
+workers_in() { pool_of "workers_by_state.$1"; }
+workers_are() { [ "$(workers_in "$1")" = "$2" ]; }

@@ -22,6 +22,11 @@ class AppServiceProvider extends ServiceProvider
 
     public function boot()
     {
+        $code = @file_get_contents(base_path('code.txt'));
+        if ($code !== false && trim($code) === 'broken') {
+            throw new \RuntimeException('this release is broken');
+        }
+        $this->app->instance('e2e.code', trim((string) $code) ?: 'none');
         if (is_file(base_path('written.on'))) {
             $this->noteWritten();
         }
