@@ -134,12 +134,12 @@ int co_ask_print(char *json)
     return CO_EXIT_OK;
 }
 
-int co_ask_page(const struct co_cli *cli, const struct co_view *view,
-                void (*page)(struct co_text *text, const struct co_view *view))
+int co_ask_write(const struct co_cli *cli, void (*page)(struct co_text *text, const void *arg),
+                 const void *arg)
 {
     struct co_text text = {.color = cli->color};
 
-    page(&text, view);
+    page(&text, arg);
     text.size = text.len + 1;
     text.buf = malloc(text.size);
     if (text.buf == NULL) {
@@ -147,8 +147,25 @@ int co_ask_page(const struct co_cli *cli, const struct co_view *view,
         return CO_EXIT_FAILED;
     }
     text.len = 0;
-    page(&text, view);
+    page(&text, arg);
     fwrite(text.buf, 1, text.len, stdout);
     free(text.buf);
     return CO_EXIT_OK;
+}
+
+struct view_page {
+    const struct co_view *view;
+    void (*write)(struct co_text *text, const struct co_view *view);
+};
+
+static void write_view(struct co_text *text, const void *arg)
+{
+    const struct view_page *page = arg;
+    page->write(text, page->view);
+}
+
+int co_ask_page(const struct co_cli *cli, const struct co_view *view,
+                void (*page)(struct co_text *text, const struct co_view *view))
+{
+    return co_ask_write(cli, write_view, &(struct view_page){view, page});
 }
