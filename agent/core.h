@@ -4,7 +4,7 @@
  *                                   worker, have a turn with a source, forget a ticket, exit
  *
  * Pure: no clock, no system call, no memory of its own. It puts the pools, the tickets and the
- * sources together; agent/loop_uv.c obeys, tests/agent/test_core.c plays it. */
+ * sources together; agent/agent_uv.c obeys, tests/agent/test_core.c plays it. */
 
 #ifndef CO_AGENT_CORE_H
 #define CO_AGENT_CORE_H

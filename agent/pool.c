@@ -159,9 +159,9 @@ static uint32_t control_place(const struct co_pool *pool)
     return CO_PLACE_CONTROL + pool->generation % 2;
 }
 
-static int free_place(const struct co_pool *pool, uint32_t from, uint32_t to)
+static int free_place(const struct co_pool *pool)
 {
-    for (uint32_t i = from; i < to; i++) {
+    for (uint32_t i = 0; i < CO_WORKERS_MAX; i++) {
         if (!pool->workers[i].present) {
             return (int)i;
         }
@@ -195,17 +195,21 @@ static uint32_t bookkeepers(const struct co_pool *pool)
     return n;
 }
 
+static bool needs_service(const struct co_pool *pool, uint32_t place)
+{
+    if (pool->workers[place].present) {
+        return false;
+    }
+    return is_bookkeeper(place) ? bookkeepers(pool) < pool->bookkeepers_wanted
+                                : place == control_place(pool) && !pool->draining;
+}
+
 static int fork_service(struct co_pool *pool, co_ms now)
 {
-    int place;
-
-    if (!pool->workers[control_place(pool)].present && !pool->draining &&
-        now >= pool->workers[control_place(pool)].since) {
-        return start(pool, control_place(pool), now);
-    }
-    if (bookkeepers(pool) < pool->bookkeepers_wanted) {
-        place = free_place(pool, CO_PLACE_BOOKKEEPER, CO_PLACES_MAX);
-        return place < 0 ? -1 : start(pool, (uint32_t)place, now);
+    for (uint32_t i = CO_PLACE_CONTROL; i < CO_PLACES_MAX; i++) {
+        if (needs_service(pool, i) && now >= pool->workers[i].since) {
+            return start(pool, i, now);
+        }
     }
     return -1;
 }
@@ -222,7 +226,7 @@ int co_pool_fork(struct co_pool *pool, co_ms now)
         !co_circuit_allows(&pool->circuit, now)) {
         return place;
     }
-    place = free_place(pool, 0, CO_WORKERS_MAX);
+    place = free_place(pool);
     if (place >= 0) {
         co_circuit_forked(&pool->circuit, (uint32_t)place);
         start(pool, (uint32_t)place, now);
@@ -260,12 +264,19 @@ static int first_to_go(const struct co_pool *pool)
     return best;
 }
 
+/* Every place is taken, and a successor needs one. */
+static bool must_make_room(const struct co_pool *pool)
+{
+    return pool->wanted == CO_WORKERS_MAX && pool->by_state[CO_WORKER_DEAD] == 0 &&
+           pool->by_state[CO_WORKER_DRAINING] == 0 && pool->n_retiring > 0;
+}
+
 static int stop_job_worker(struct co_pool *pool, co_ms now)
 {
     int worker;
     struct co_pool_worker *w;
 
-    if (!pool->draining && co_pool_able(pool) <= pool->wanted) {
+    if (!pool->draining && co_pool_able(pool) <= pool->wanted && !must_make_room(pool)) {
         return -1;
     }
     worker = first_to_go(pool);
@@ -273,6 +284,9 @@ static int stop_job_worker(struct co_pool *pool, co_ms now)
         return -1;
     }
     w = &pool->workers[worker];
+    if (!pool->draining && co_pool_able(pool) <= pool->wanted && !w->retiring) {
+        return -1;
+    }
     co_pool_doom(pool, (uint32_t)worker,
                  pool->draining ? CO_EXIT_DRAIN
                  : w->retiring  ? w->retire_reason
@@ -281,15 +295,23 @@ static int stop_job_worker(struct co_pool *pool, co_ms now)
     return worker;
 }
 
-/* A control worker of an older generation goes once its successor is up. */
+static bool answers(const struct co_pool_worker *w)
+{
+    return w->present && w->booted && w->state == CO_WORKER_IDLE;
+}
+
+/* A control worker of an older generation goes once its successor is up, or has no place: after
+ * two reloads in a row the oldest is in the way of the newest. */
 static int stop_old_control(struct co_pool *pool, co_ms now)
 {
     uint32_t newest = control_place(pool);
-    uint32_t old = CO_PLACE_CONTROL + (pool->generation + 1) % 2;
-    struct co_pool_worker *w = &pool->workers[old];
+    uint32_t other = CO_PLACE_CONTROL + (pool->generation + 1) % 2;
+    bool stuck =
+        pool->workers[newest].present && pool->workers[newest].generation != pool->generation;
+    uint32_t old = stuck ? newest : other;
+    bool booting = pool->workers[other].state == CO_WORKER_BOOTING;
 
-    if (!w->present || w->state != CO_WORKER_IDLE || !pool->workers[newest].booted ||
-        pool->workers[newest].generation != pool->generation) {
+    if (!answers(&pool->workers[old]) || (stuck ? booting : !answers(&pool->workers[newest]))) {
         return -1;
     }
     co_pool_doom(pool, old, CO_EXIT_RELOAD);
@@ -304,17 +326,39 @@ int co_pool_stop(struct co_pool *pool, co_ms now)
     return worker >= 0 ? worker : stop_old_control(pool, now);
 }
 
+/* When a worker that shows no sign of life must be ended; UINT64_MAX: not now. */
+static co_ms hung_at(const struct co_pool_worker *w)
+{
+    if (!w->present || w->pid == 0) {
+        return UINT64_MAX;
+    }
+    if (w->state == CO_WORKER_BOOTING) {
+        return w->since + CO_POOL_BOOT_LIMIT;
+    }
+    return w->state == CO_WORKER_DRAINING && w->ticket == 0 ? w->since + CO_POOL_STOP_LIMIT
+                                                            : UINT64_MAX;
+}
+
+/* The first place that may hang: most of the time no job worker can. */
+static uint32_t hung_from(const struct co_pool *pool)
+{
+    return pool->by_state[CO_WORKER_BOOTING] + pool->by_state[CO_WORKER_DRAINING] > 0
+               ? 0
+               : CO_PLACE_CONTROL;
+}
+
 int co_pool_hung(struct co_pool *pool, co_ms now)
 {
-    if (pool->by_state[CO_WORKER_BOOTING] == 0) {
-        return -1;
-    }
-    for (uint32_t i = 0; i < CO_WORKERS_MAX; i++) {
+    for (uint32_t i = hung_from(pool); i < CO_PLACES_MAX; i++) {
         struct co_pool_worker *w = &pool->workers[i];
-        if (w->state == CO_WORKER_BOOTING && w->pid != 0 && now - w->since > CO_POOL_BOOT_LIMIT) {
-            co_pool_seal(pool, i, CO_EXIT_BOOT_FAILURE, now);
-            return (int)i;
+        if (now < hung_at(w)) {
+            continue;
         }
+        if (w->state == CO_WORKER_BOOTING) {
+            co_pool_seal(pool, i, CO_EXIT_BOOT_FAILURE, now);
+        }
+        w->since = now; /* Not again at once. */
+        return (int)i;
     }
     return -1;
 }
@@ -387,18 +431,20 @@ void co_pool_busy(struct co_pool *pool, uint32_t worker, uint64_t ticket, co_ms 
     move(pool, worker, CO_WORKER_BUSY, now);
 }
 
-bool co_pool_ended(struct co_pool *pool, uint32_t worker, bool over_memory, co_ms now)
+bool co_pool_ended(struct co_pool *pool, uint32_t worker, enum co_outcome outcome, bool over_memory,
+                   co_ms now)
 {
     struct co_pool_worker *w = &pool->workers[worker];
+    bool ran = outcome != CO_OUTCOME_DECLINED && outcome != CO_OUTCOME_RETURNED;
     bool closed;
 
     w->ticket = 0;
-    w->jobs += 1;
+    w->jobs += ran;
     if (is_bookkeeper(worker)) { /* One shot. */
         co_pool_seal(pool, worker, CO_EXIT_RECYCLED_JOBS, now);
         return false;
     }
-    closed = co_circuit_completed(&pool->circuit, worker, now);
+    closed = ran && co_circuit_completed(&pool->circuit, worker, now);
     if (over_memory) {
         retire(pool, worker, CO_EXIT_RECYCLED_MEMORY);
     } else if (w->jobs_limit > 0 && w->jobs >= w->jobs_limit) {
@@ -406,6 +452,8 @@ bool co_pool_ended(struct co_pool *pool, uint32_t worker, bool over_memory, co_m
     }
     if (w->state == CO_WORKER_BUSY) {
         move(pool, worker, CO_WORKER_IDLE, now);
+    } else if (w->state == CO_WORKER_DRAINING) {
+        w->since = now; /* From here on it has nothing to wait for. */
     }
     return closed;
 }
@@ -426,6 +474,7 @@ void co_pool_seal(struct co_pool *pool, uint32_t worker, enum co_exit_reason rea
 
     /* A timeout or a limit is why it ends now, whatever was planned for it. */
     w->has_reason = true;
+    w->sealed = true;
     w->reason = reason;
     if (serves(w->state)) {
         move(pool, worker, CO_WORKER_DRAINING, now);
@@ -460,12 +509,20 @@ static enum co_exit_reason unordered(const struct co_pool_worker *w, int exit_co
     return exit_code == 0 ? CO_EXIT_LOST_CONNECTION : CO_EXIT_CRASH;
 }
 
-enum co_exit_reason co_pool_exited(struct co_pool *pool, uint32_t worker, int exit_code, int signal,
-                                   bool by_oom, co_ms now, bool *ret_opened)
+/* Did it die as we wanted? One that was only asked to stop may still crash over its last job. */
+static bool went_as_ordered(const struct co_pool_worker *w, int signal, bool by_oom)
+{
+    if (!w->has_reason || (by_oom && signal == 9 && w->reason != CO_EXIT_JOB_TIMEOUT)) {
+        return false;
+    }
+    return w->sealed || w->ticket == 0 || signal == 9;
+}
+
+/* The place is free again. A service that died by itself is not begun again at once: it may die
+ * at each start. */
+static void bury(struct co_pool *pool, uint32_t worker, bool ordered, co_ms now)
 {
     struct co_pool_worker *w = &pool->workers[worker];
-    bool ordered = w->has_reason && !(by_oom && signal == 9 && w->reason != CO_EXIT_JOB_TIMEOUT);
-    enum co_exit_reason reason = ordered ? w->reason : unordered(w, exit_code, signal, by_oom);
 
     assert(w->present);
     move(pool, worker, CO_WORKER_DEAD, now);
@@ -473,15 +530,41 @@ enum co_exit_reason co_pool_exited(struct co_pool *pool, uint32_t worker, int ex
     w->pid = 0;
     w->ticket = 0;
     w->retiring = false;
+    if (!is_job_worker(worker) && !ordered && !(is_bookkeeper(worker) && w->booted)) {
+        w->since = now + CO_POOL_SERVICE_AGAIN;
+    }
+}
+
+enum co_exit_reason co_pool_exited(struct co_pool *pool, uint32_t worker, int exit_code, int signal,
+                                   bool by_oom, co_ms now, bool *ret_opened)
+{
+    struct co_pool_worker *w = &pool->workers[worker];
+    bool ordered = went_as_ordered(w, signal, by_oom);
+    enum co_exit_reason reason = ordered ? w->reason : unordered(w, exit_code, signal, by_oom);
+    bool was = w->pid != 0; /* Else its zygote died before it could make it. */
+
+    bury(pool, worker, ordered, now);
     *ret_opened = false;
     if (is_job_worker(worker)) {
         pool->exits[reason] += 1;
         pool->boot_failures += reason == CO_EXIT_BOOT_FAILURE;
-        *ret_opened = co_circuit_death(&pool->circuit, worker, reason, pool->wanted, now);
-    } else if (!is_bookkeeper(worker) && !ordered) {
-        w->since = now + 1000; /* Not a hot loop when the control worker dies at each start. */
+        *ret_opened = was && co_circuit_death(&pool->circuit, worker, reason, pool->wanted, now);
+        if (!was) {
+            co_circuit_unforked(&pool->circuit, worker);
+        }
     }
     return reason;
+}
+
+bool co_pool_fork_failed(struct co_pool *pool, uint32_t worker, co_ms now)
+{
+    bury(pool, worker, false, now);
+    if (!is_job_worker(worker)) {
+        return false;
+    }
+    pool->exits[CO_EXIT_BOOT_FAILURE] += 1;
+    pool->boot_failures += 1;
+    return co_circuit_death(&pool->circuit, worker, CO_EXIT_BOOT_FAILURE, pool->wanted, now);
 }
 
 void co_pool_zygote_up(struct co_pool *pool, co_ms now)
@@ -491,8 +574,10 @@ void co_pool_zygote_up(struct co_pool *pool, co_ms now)
     pool->reloading = false;
     pool->boot_failures_row = 0;
     pool->generation += 1;
-    if (pool->generation > 1) {
-        pool->workers[control_place(pool)].since = now;
+    for (uint32_t i = CO_PLACE_CONTROL; i < CO_PLACES_MAX; i++) {
+        if (!pool->workers[i].present) {
+            pool->workers[i].since = now; /* This one may do better. */
+        }
     }
     retire_generations(pool);
 }
@@ -506,7 +591,7 @@ void co_pool_zygote_down(struct co_pool *pool, bool booted, bool current, co_ms 
     }
     if (current) {
         pool->zygote_up = false;
-        pool->zygote_wanted = !pool->zygote_starting;
+        pool->zygote_wanted = pool->zygote_wanted || !pool->zygote_starting;
     } else if (!booted && pool->zygote_up) {
         pool->reloading = false; /* The new code does not boot: the old serves on. */
     } else if (!booted) {
@@ -536,33 +621,39 @@ int co_pool_bookkeeper(const struct co_pool *pool)
 int co_pool_control(const struct co_pool *pool)
 {
     uint32_t newest = control_place(pool);
-    uint32_t old = CO_PLACE_CONTROL + (pool->generation + 1) % 2;
+    uint32_t other = CO_PLACE_CONTROL + (pool->generation + 1) % 2;
 
-    if (pool->workers[newest].booted && pool->workers[newest].present) {
+    /* The place of the newest may still have the oldest. */
+    if (answers(&pool->workers[newest]) &&
+        (pool->workers[newest].generation == pool->generation || !answers(&pool->workers[other]))) {
         return (int)newest;
     }
-    return pool->workers[old].booted && pool->workers[old].present &&
-                   pool->workers[old].state == CO_WORKER_IDLE
-               ? (int)old
-               : -1;
+    return answers(&pool->workers[other]) ? (int)other : -1;
+}
+
+static co_ms earlier(co_ms a, co_ms b)
+{
+    return a < b ? a : b;
 }
 
 co_ms co_pool_deadline(const struct co_pool *pool, co_ms now)
 {
     co_ms deadline = UINT64_MAX;
 
-    if (pool->zygote_wanted && pool->zygote_after > now) {
+    if (pool->zygote_wanted && !pool->zygote_starting && !pool->draining) {
         deadline = pool->zygote_after;
     }
-    if (pool->zygote_up && !pool->draining) {
-        co_ms control = pool->workers[control_place(pool)].since;
+    for (uint32_t i = hung_from(pool); i < CO_PLACES_MAX; i++) {
+        deadline = earlier(deadline, hung_at(&pool->workers[i]));
+    }
+    for (uint32_t i = CO_PLACE_CONTROL; pool->zygote_up && i < CO_PLACES_MAX; i++) {
+        if (needs_service(pool, i) && pool->workers[i].since > now) {
+            deadline = earlier(deadline, pool->workers[i].since);
+        }
+    }
+    if (pool->zygote_up && !pool->draining && needs_job_worker(pool)) {
         co_ms probe = co_circuit_deadline(&pool->circuit);
-        if (!pool->workers[control_place(pool)].present && control > now && control < deadline) {
-            deadline = control;
-        }
-        if (needs_job_worker(pool) && probe > now && probe < deadline) {
-            deadline = probe;
-        }
+        deadline = probe > now ? earlier(deadline, probe) : deadline;
     }
     return deadline;
 }

@@ -22,6 +22,7 @@
 #include "proto/config.h"
 #include "proto/time.h"
 #include "proto/view.h"
+#include "worker/dispatch.h"
 
 #define CO_BOOKKEEPERS_MAX 4
 #define CO_PLACE_CONTROL CO_WORKERS_MAX /* And the one behind it. */
@@ -31,7 +32,9 @@
 /* Before the n-th boot of a zygote after n failures in a row: 500 ms * 2^n, at most this. */
 #define CO_POOL_BACKOFF_MAX 60000
 #define CO_POOL_BACKOFF_MIN 500
-#define CO_POOL_BOOT_LIMIT 60000 /* A worker that boots longer is ended. */
+#define CO_POOL_BOOT_LIMIT 60000   /* A worker that boots longer is ended. */
+#define CO_POOL_STOP_LIMIT 30000   /* Likewise one that was told to stop and has no job. */
+#define CO_POOL_SERVICE_AGAIN 1000 /* After a control worker or bookkeeper that did not boot. */
 
 struct co_pool_limits {
     uint32_t max_jobs; /* 0 = off; each worker's own limit lies within +-20 % of it. */
@@ -54,6 +57,7 @@ struct co_pool_worker {
     bool retiring;
     enum co_exit_reason retire_reason;
     bool has_reason;
+    bool sealed;                /* It is being ended: however it dies, that is why. */
     enum co_exit_reason reason; /* Why we ended it, if we did. */
     uint32_t idle_next;         /* Stack of the idle: index + 1. */
 };
@@ -93,7 +97,7 @@ int co_pool_fork(struct co_pool *pool, co_ms now);
 /* The next worker that must be told to stop (replaced, surplus, draining), or -1. */
 int co_pool_stop(struct co_pool *pool, co_ms now);
 
-/* The next worker that hangs in its boot and must be killed, or -1. */
+/* The next worker that hangs in its boot or in its end and must be killed, or -1. */
 int co_pool_hung(struct co_pool *pool, co_ms now);
 
 /* Should a zygote be started now? It counts as starting from here on. */
@@ -104,7 +108,8 @@ void co_pool_forked(struct co_pool *pool, uint32_t worker, int32_t pid);
 void co_pool_ready(struct co_pool *pool, uint32_t worker, co_ms now);
 void co_pool_busy(struct co_pool *pool, uint32_t worker, uint64_t ticket, co_ms now);
 /* over_memory: it said so itself. Returns true when that job closed the circuit. */
-bool co_pool_ended(struct co_pool *pool, uint32_t worker, bool over_memory, co_ms now);
+bool co_pool_ended(struct co_pool *pool, uint32_t worker, enum co_outcome outcome, bool over_memory,
+                   co_ms now);
 
 /* Look at age limits; called now and then. */
 void co_pool_age(struct co_pool *pool, co_ms now);
@@ -115,7 +120,7 @@ void co_pool_reload(struct co_pool *pool, co_ms now);
 /* Give the worker no more work: its process is being ended. */
 void co_pool_seal(struct co_pool *pool, uint32_t worker, enum co_exit_reason reason, co_ms now);
 
-/* We are about to end this worker for that reason. */
+/* We are about to ask this worker to stop for that reason. */
 void co_pool_doom(struct co_pool *pool, uint32_t worker, enum co_exit_reason reason);
 
 /* The worker is dead: an exit code and signal 0, or a signal; by_oom: the kernel ended it for
@@ -123,6 +128,9 @@ void co_pool_doom(struct co_pool *pool, uint32_t worker, enum co_exit_reason rea
  * circuit. */
 enum co_exit_reason co_pool_exited(struct co_pool *pool, uint32_t worker, int exit_code, int signal,
                                    bool by_oom, co_ms now, bool *ret_opened);
+
+/* It could not even be forked. Returns true when that opened the circuit. */
+bool co_pool_fork_failed(struct co_pool *pool, uint32_t worker, co_ms now);
 
 /* A zygote (the next one, while reloading) has booted or ended. */
 void co_pool_zygote_up(struct co_pool *pool, co_ms now);
