@@ -115,7 +115,9 @@ struct co_agent_pool {
     struct co_link *links[CO_PLACES_MAX];
     uint32_t links_top; /* No job worker had a link at or behind this place. */
     struct co_output *outputs[CO_PLACES_MAX];
+    /* The last line of output under the job it has; and why it ends, as it or we said before. */
     char last_line[CO_PLACES_MAX][320];
+    char last_words[CO_PLACES_MAX][320];
     uint64_t rss[CO_PLACES_MAX];
     uint64_t slow_logged[CO_WORKERS_MAX]; /* By place: the last ticket that was. */
     bool info_asked;

@@ -48,8 +48,10 @@ static void log_output(struct co_output *output, const char *line)
     if (output->worker >= CO_OUTPUT_ZYGOTE) {
         remember_boot_text(&pool->zygotes[output->worker - CO_OUTPUT_ZYGOTE], line);
     } else {
-        snprintf(pool->last_line[output->worker], sizeof pool->last_line[0], "%.*s",
-                 (int)sizeof pool->last_line[0] - 1, line);
+        if (line[strspn(line, " \t\r")] != '\0') {
+            snprintf(pool->last_line[output->worker], sizeof pool->last_line[0], "%.*s",
+                     (int)sizeof pool->last_line[0] - 1, line);
+        }
         ticket =
             co_tickets_get(&agent->core.tickets,
                            agent->core.pools[output->pool].pool.workers[output->worker].ticket);

@@ -48,7 +48,7 @@ static void check_worker(struct co_agent *agent, uint32_t index, uint32_t worker
     }
     snprintf(now, sizeof now, "%llu", (unsigned long long)rss);
     snprintf(most, sizeof most, "%llu", (unsigned long long)limit);
-    snprintf(agent->pools[index].last_line[worker], sizeof agent->pools[index].last_line[0],
+    snprintf(agent->pools[index].last_words[worker], sizeof agent->pools[index].last_words[0],
              "it held %s bytes of memory, its limit is %s", now, most);
     co_agent_log(
         agent, CO_LOG_WARN,

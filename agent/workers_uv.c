@@ -87,6 +87,12 @@ static int ask_zygote(struct co_agent *agent, uint32_t index, const struct co_zy
     return CO_OK;
 }
 
+static void forget_words(struct co_agent_pool *pool, uint32_t worker)
+{
+    pool->last_line[worker][0] = '\0';
+    pool->last_words[worker][0] = '\0';
+}
+
 static int make_worker(struct co_agent *agent, uint32_t index, uint32_t worker, struct co_err *err)
 {
     static struct co_zygote_msg seat;
@@ -99,7 +105,7 @@ static int make_worker(struct co_agent *agent, uint32_t index, uint32_t worker, 
         return code;
     }
     fill_seat(agent, index, worker, &seat);
-    pool->last_line[worker][0] = '\0';
+    forget_words(pool, worker);
     code = pool->boot == CO_BOOT_SPAWN
                ? co_zygotes_spawn_worker(agent, index, &seat, &pid, &output, err)
                : ask_zygote(agent, index, &seat, &output, err);
@@ -254,6 +260,7 @@ void co_workers_give(struct co_agent *agent, uint32_t index, uint32_t worker, ui
     struct co_err err;
 
     agent->given_us[id % CO_TICKETS_MAX] = co_agent_clock_us();
+    forget_words(&agent->pools[index], worker); /* They were of the job before. */
     if (send_job(agent, index, worker, ticket, CO_RECORD_JOB, &msg, &err) < 0) {
         give_back(agent, index, worker, id, &err);
     }
@@ -356,6 +363,10 @@ static void on_log(struct co_agent *agent, uint32_t index, uint32_t worker,
         return;
     }
     level = (enum co_log_level)record->body[0];
+    if (level == CO_LOG_ERROR) { /* Its last one says why it ends, if it ends. */
+        snprintf(pool->last_words[worker], sizeof pool->last_words[0], "%.*s",
+                 (int)(record->size - 1), (const char *)record->body + 1);
+    }
     if (!co_log_allow(&pool->output_limit, CO_OUTPUT_BURST, agent->now, &suppressed)) {
         pool->output_suppressed += 1;
         return;
@@ -509,7 +520,7 @@ void co_workers_settled(struct co_agent *agent, uint64_t ticket)
     }
 }
 
-/* What is told of a death: how, and the last thing it wrote. */
+/* What is told of a death: how, and why, or the last thing it wrote. */
 static void describe(const struct co_agent_pool *pool, uint32_t worker, int exit_code, int signal,
                      bool by_oom, char *buf, size_t size)
 {
@@ -523,8 +534,13 @@ static void describe(const struct co_agent_pool *pool, uint32_t worker, int exit
     } else {
         snprintf(how, sizeof how, "exit code %d", exit_code);
     }
-    snprintf(buf, size, "%s%s%.300s", how,
-             pool->last_line[worker][0] != '\0' ? "; last output: " : "", pool->last_line[worker]);
+    if (pool->last_words[worker][0] != '\0') {
+        snprintf(buf, size, "%s; %.319s", how, pool->last_words[worker]);
+    } else {
+        snprintf(buf, size, "%s%s%.319s", how,
+                 pool->last_line[worker][0] != '\0' ? "; last output: " : "",
+                 pool->last_line[worker]);
+    }
 }
 
 void co_workers_exited(struct co_agent *agent, uint32_t index, uint32_t worker, int exit_code,

@@ -41,8 +41,10 @@ use Throwable;
  *     segfault        write to address 0
  *     heap            damage the C heap and free from it
  *     grow:MIB        hold so much memory
+ *     keep:MIB        hold so much memory for as long as the process lives
  *     hog             take memory without end, PHP's own limit off
  *     code            note what code.txt said when this worker's application was booted
+ *     env:NAME        note an environment variable
  *     context:KEY     note what the Context says
  */
 class Probe implements ShouldQueue
@@ -251,6 +253,18 @@ class Probe implements ShouldQueue
         ini_set('memory_limit', '-1');
         $held = str_repeat('x', (int) $mebibytes << 20);
         note('grown', $this->id, strlen($held) >> 20);
+    }
+
+    private function doKeep($mebibytes)
+    {
+        static $kept = [];
+        ini_set('memory_limit', '-1');
+        $kept[] = str_repeat('x', (int) $mebibytes << 20);
+    }
+
+    private function doEnv($name)
+    {
+        note('env', (string) (env($name) ?? 'none'), $this->attempts());
     }
 
     private function doHog()
