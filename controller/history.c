@@ -30,6 +30,16 @@ static void or_dash(char *cell, const char *value)
 
 /* ---- exits ---- */
 
+/* Places beyond those of workers are the agent's own: control workers and bookkeepers. */
+static void place(char *cell, uint32_t worker)
+{
+    if (worker < CO_WORKERS_MAX) {
+        number(cell, worker);
+    } else {
+        co_table_cell(cell, "helper");
+    }
+}
+
 static void exit_row(const void *arg, size_t row, char cells[][CO_CELL_SIZE])
 {
     const struct co_report_exit *exit = &((const struct co_report_exit *)arg)[row];
@@ -38,10 +48,10 @@ static void exit_row(const void *arg, size_t row, char cells[][CO_CELL_SIZE])
 
     when(cells[c++], exit->at);
     or_dash(cells[c++], exit->pool);
-    number(cells[c++], exit->worker);
+    place(cells[c++], exit->worker);
     or_dash(cells[c++], exit->reason);
     or_dash(cells[c++], exit->status);
-    or_dash(cells[c], exit->job);
+    or_dash(cells[c], exit->job[0] != '\0' ? exit->job : exit->queue);
     if (exit->job_id[0] != '\0') {
         co_table_cell(cells[c], " #");
         co_table_cell(cells[c], exit->job_id);
@@ -94,7 +104,7 @@ void co_history_slow(struct co_text *text, const struct co_report_slow *list, ui
         co_table_put(text, "%s%s UTC  ", i > 0 ? "\n" : "", at);
         co_table_style(text, CO_STYLE_BOLD, list[i].pool);
         co_table_put(text, "  worker %" PRIu32 "  ", list[i].worker);
-        co_table_foreign(text, list[i].job);
+        co_table_foreign(text, list[i].job[0] != '\0' ? list[i].job : "a job");
         co_table_put(text, "  had run for %" PRIu32 " s\n", list[i].seconds);
         write_stack(text, list[i].stack);
     }

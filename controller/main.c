@@ -211,7 +211,8 @@ static const struct command {
      {OPT_LAST},
      "REASON is one of a closed list (see agent/README.md), CAUSE the last line the worker wrote "
      "or\n"
-     "what ended it.\n"
+     "what ended it. A helper is a control worker or a bookkeeper. JOB is its class, else its "
+     "queue.\n"
      "\n"
      "  cohort exits\n"
      "  cohort exits --last 100 --json | jq '.exits[] | select(.reason == \"oom\")'\n"},
@@ -362,7 +363,7 @@ static void print_help(void)
     for (size_t i = 0; i < N_COMMANDS; i++) {
         char text[64];
         snprintf(text, sizeof text, "%s %s", commands[i].name, commands[i].operands);
-        printf("  %-26s %s\n", text, commands[i].summary);
+        printf("  %-28s %s\n", text, commands[i].summary);
     }
     puts("\nOptions of every command:");
     print_options(true, NULL);

@@ -29,14 +29,19 @@ static void exits_say_why(void **state)
                                             .job = "App\\A",
                                             .job_id = "17",
                                             .cause = "Out\033 of luck\nmore"},
-                                           {.at = 61, .pool = "jobs", .reason = "reload"}};
+                                           {.at = 61,
+                                            .pool = "jobs",
+                                            .worker = CO_WORKERS_MAX,
+                                            .reason = "reload",
+                                            .queue = "mail",
+                                            .job_id = "9"}};
 
     co_history_exits(&text, exits, 2);
     assert_string_equal(
         buf,
         "WHEN (UTC)           POOL  WORKER  REASON  STATUS     JOB        CAUSE\n"
         "1970-01-02 00:00:00  jobs       3  crash   signal 11  App\\A #17  Out? of luck\n"
-        "1970-01-01 00:01:01  jobs       0  reload  -          -          -\n");
+        "1970-01-01 00:01:01  jobs  helper  reload  -          mail #9    -\n");
 }
 
 static void minutes_have_averages_of_what_ended(void **state)
