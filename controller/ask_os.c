@@ -85,7 +85,9 @@ int co_ask(const struct co_cli *cli, const char *op, const char *args, char **re
     code = strcmp(answer.code, "not_found") == 0 ? CO_ENOTFOUND
            : strcmp(answer.code, "version") == 0 ? CO_EVERSION
                                                  : CO_EAPP;
-    co_err_set(err, code, "%s", answer.error);
+    co_err_set(
+        err, code, "%s",
+        answer.error[0] != '\0' ? answer.error : "the agent refused without a reason; see its log");
     co_cli_json_answer_done(&answer);
     return code;
 }
