@@ -102,13 +102,19 @@ static void run(struct co_core *core, co_ms now, struct co_update *update)
     }
     for (uint32_t i = 0; i < core->n_sources; i++) {
         struct co_source *source = &core->sources[i];
-        bool wants;
+        bool starving, wants;
+        if (source->n_ended == 0) {
+            source->ended_since = now;
+        }
         source->n_ended = core->tickets.ended[i].count;
         if (source->in_flight) {
             continue; /* Most events come while a turn is under way. */
         }
-        wants = !core->draining && co_core_wants_anything(core, source, i, now);
-        if (co_source_due(source, wants, co_core_stale_waiting(core, i), now)) {
+        co_core_unclaim(core, i, now);
+        /* Half of what is held ahead is left: now a turn is back in time, and carries much. */
+        starving = core->draining || co_core_starving(core, i, now);
+        wants = !core->draining && starving && co_core_wants_anything(core, source, i, now);
+        if (co_source_due(source, wants, co_core_stale_waiting(core, i), starving, now)) {
             co_core_act(update, CO_ACTION_TURN)->source = i;
         }
     }
@@ -235,7 +241,8 @@ co_ms co_core_deadline(const struct co_core *core, co_ms now)
     }
     for (uint32_t i = 0; i < core->n_sources; i++) {
         const struct co_source *source = &core->sources[i];
-        bool wants = !core->draining && co_core_wants_anything(core, source, i, now);
+        bool wants = !core->draining && co_core_starving(core, i, now) &&
+                     co_core_wants_anything(core, source, i, now);
         co_ms d = co_source_deadline(source, wants);
         if (co_core_stale_waiting(core, i)) {
             co_ms fresh_until = source->last_good + CO_SOURCE_FRESH + 1;

@@ -54,6 +54,7 @@ struct co_event {
     enum co_outcome outcome;
     uint32_t delay_s;
     uint32_t run_us;
+    uint32_t cycle_us; /* ENDED: from hand-over to outcome; 0: not measured. */
     bool record;
     char *text; /* Opaque; taken by the core (it comes back with a settle or a FORGET). */
     struct co_turn *turn;
@@ -99,7 +100,9 @@ struct co_core {
         bool drained; /* END_ZYGOTE was said. */
         struct co_hist wait, service;
         co_ms kill_grace;
-        co_ms deadline;                  /* The earliest of its tickets'. */
+        double cycle_us; /* Moving average from hand-over to outcome; 0: not known. */
+        co_ms last_end;  /* Of the last outcome. */
+        co_ms deadline;  /* The earliest of its tickets'. */
         uint32_t rotate[CO_SOURCES_MAX]; /* Whose turn it is among queues of one rank. */
     } pools[CO_POOLS_MAX];
     uint32_t n_sources;

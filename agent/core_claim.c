@@ -4,6 +4,9 @@
 
 #include "agent/core_parts.h"
 
+/* A claim is given up when no job ended for so long and so many wait beyond what is wanted. */
+#define UNCLAIM_AFTER 1000
+#define UNCLAIM_SPARE 4
 #define CLAIM_BYTES (32u * 1024 * 1024)
 
 struct appetite {
@@ -42,11 +45,66 @@ static uint32_t servable(const struct co_core *core, uint32_t pool, co_ms now)
     return n;
 }
 
+/* An average does not know that the jobs at work have turned long. */
+static double cycle_of(const struct co_core *core, uint32_t pool, co_ms now)
+{
+    double cycle = core->pools[pool].cycle_us;
+    uint32_t busy = core->pools[pool].pool.by_state[CO_WORKER_BUSY];
+    double silence = busy > 0 ? (double)(now - core->pools[pool].last_end) * 1000 : 0;
+
+    return cycle > 0 && silence > 4 * cycle ? silence : cycle;
+}
+
+static uint32_t hold_of(const struct co_core *core, uint32_t pool, const struct co_source *source,
+                        co_ms now)
+{
+    uint32_t claim = core->pools[pool].claim;
+    uint32_t able = co_pool_able(&core->pools[pool].pool);
+
+    return claim != CO_CLAIM_AUTO ? claim
+                                  : core->pools[pool].pool.n_idle +
+                                        co_source_prefetch(source, able, cycle_of(core, pool, now));
+}
+
+/* Will the pool's workers run dry before a turn is back? */
+bool co_core_starving(const struct co_core *core, uint32_t index, co_ms now)
+{
+    bool asked[CO_POOLS_MAX] = {false};
+
+    for (uint32_t i = 0; i < core->tickets.n_queues; i++) {
+        const struct co_queue *queue = &core->tickets.queues[i];
+        if (queue->source == index && !asked[queue->pool]) {
+            asked[queue->pool] = true;
+            if (2 * core->tickets.waiting[queue->pool] <=
+                hold_of(core, queue->pool, &core->sources[index], now)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Claimed for a pace that is over: what waits goes back, for others to take. */
+void co_core_unclaim(struct co_core *core, uint32_t index, co_ms now)
+{
+    struct co_source *source = &core->sources[index];
+
+    for (uint32_t i = 0; i < core->tickets.n_queues; i++) {
+        struct co_queue *queue = &core->tickets.queues[i];
+        uint32_t pool = queue->pool;
+        if (queue->source == index && queue->waiting.count > 0 &&
+            core->pools[pool].claim == CO_CLAIM_AUTO &&
+            now - core->pools[pool].last_end > UNCLAIM_AFTER &&
+            core->tickets.waiting[pool] > UNCLAIM_SPARE + hold_of(core, pool, source, now)) {
+            co_core_return_queue(core, queue, now);
+        }
+    }
+}
+
 static struct appetite appetite_of(const struct co_core *core, uint32_t pool,
                                    const struct co_source *source, co_ms now)
 {
     uint32_t idle = core->pools[pool].pool.n_idle;
-    uint32_t claim = core->pools[pool].claim;
     struct appetite appetite = {0};
     uint32_t waiting, hold;
 
@@ -54,7 +112,7 @@ static struct appetite appetite_of(const struct co_core *core, uint32_t pool,
         return appetite;
     }
     waiting = servable(core, pool, now);
-    hold = claim != CO_CLAIM_AUTO ? claim : idle + co_source_prefetch(source, now);
+    hold = hold_of(core, pool, source, now);
     appetite.idle = idle > waiting ? idle - waiting : 0;
     appetite.total = hold > waiting ? hold - waiting : 0;
     return appetite;

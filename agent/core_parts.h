@@ -44,6 +44,12 @@ bool co_core_wants_anything(const struct co_core *core, const struct co_source *
 /* Does a ticket of that source wait beside an idle worker? */
 bool co_core_stale_waiting(const struct co_core *core, uint32_t index);
 
+/* Will workers run dry before a turn with the source is back? */
+bool co_core_starving(const struct co_core *core, uint32_t index, co_ms now);
+
+/* Give back what was claimed for a pace that is over. */
+void co_core_unclaim(struct co_core *core, uint32_t index, co_ms now);
+
 void co_core_fill_wants(struct co_core *core, uint32_t source, struct co_turn *turn, co_ms now);
 
 /* ---- core_turn.c ---- */

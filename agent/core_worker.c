@@ -97,6 +97,19 @@ static void note_outcome(struct co_core *core, struct co_ticket *ticket,
     }
 }
 
+/* How fast workers consume: what claims are sized by. */
+static void note_cycle(struct co_core *core, const struct co_ticket *ticket,
+                       const struct co_event *event)
+{
+    double *cycle = &core->pools[event->pool].cycle_us;
+    double us = (double)(event->now - ticket->given_at) * 1000;
+
+    us = us > event->run_us ? us : event->run_us;
+    us = event->cycle_us > 0 ? event->cycle_us : us;
+    *cycle = *cycle > 0 ? *cycle * 0.8 + us * 0.2 : us;
+    core->pools[event->pool].last_end = event->now;
+}
+
 void co_core_step_ended(struct co_core *core, const struct co_event *event,
                         struct co_update *update)
 {
@@ -112,7 +125,7 @@ void co_core_step_ended(struct co_core *core, const struct co_event *event,
     note_outcome(core, ticket, event);
     ticket->record = event->record;
     ticket->text = event->text;
-    co_source_count_end(co_core_source_of(core, ticket), event->now);
+    note_cycle(core, ticket, event);
     co_core_end_ticket(core, ticket, event->outcome, event->delay_s, event->now);
     core->circuit_closed =
         co_pool_ended(pool, event->worker, event->outcome, event->over_memory, event->now);

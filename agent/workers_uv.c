@@ -324,6 +324,7 @@ static void on_end(struct co_agent *agent, uint32_t index, uint32_t worker, stru
                              .outcome = (enum co_outcome)end.outcome,
                              .delay_s = end.delay_s,
                              .run_us = end.run_us,
+                             .cycle_us = (uint32_t)(since < UINT32_MAX ? since : UINT32_MAX),
                              .record = (end.flags & CO_END_RECORD) != 0,
                              .over_memory = (end.flags & CO_END_MEMORY) != 0,
                              .timed_out = (end.flags & CO_END_TIMEOUT) != 0,
