@@ -18,6 +18,7 @@ static void add_settle(struct co_turn *turn, struct co_ticket *ticket)
         .delay_s = ticket->delay_s,
         .began = ticket->began,
         .record = ticket->record,
+        .felled = ticket->felled,
         .text = ticket->text,
     };
     ticket->text = NULL; /* The turn's now. */

@@ -179,6 +179,27 @@ static void decide_fate(struct co_core *core, struct co_ticket *ticket, enum co_
     }
 }
 
+static bool is_fault(enum co_exit_reason reason)
+{
+    return reason == CO_EXIT_CRASH || reason == CO_EXIT_JOB_FATAL || reason == CO_EXIT_JOB_EXIT ||
+           reason == CO_EXIT_OOM;
+}
+
+/* It never began. When its worker fell over it all the same (a payload that cannot even be read),
+ * the job would do so for ever, at the head of its queue: it is put aside at the third time. */
+static void give_back_unbegun(struct co_core *core, struct co_ticket *ticket,
+                              const struct co_event *event)
+{
+    ticket->felled = is_fault(core->last_exit);
+    if (ticket->felled && ticket->crashes + 1 >= CO_FATE_CRASHES_MAX) {
+        ticket->text = event->text;
+        co_core_end_ticket(core, ticket, CO_OUTCOME_QUARANTINED, 0, event->now);
+        return;
+    }
+    core->orphan_text = event->text;
+    co_core_end_ticket(core, ticket, CO_OUTCOME_RETURNED, 0, event->now);
+}
+
 /* Its worker is dead: what becomes of the job it had. */
 void co_core_step_exited(struct co_core *core, const struct co_event *event)
 {
@@ -201,10 +222,13 @@ void co_core_step_exited(struct co_core *core, const struct co_event *event)
     if (event->ok) {
         note_began(core, ticket, event->now);
     }
-    if (!ticket->began || core->drain_fast) {
+    if (!ticket->began) {
+        give_back_unbegun(core, ticket, event);
+        return;
+    }
+    if (core->drain_fast) {
         core->orphan_text = event->text;
-        co_core_end_ticket(core, ticket, ticket->began ? CO_OUTCOME_LOST : CO_OUTCOME_RETURNED, 0,
-                           event->now);
+        co_core_end_ticket(core, ticket, CO_OUTCOME_LOST, 0, event->now);
         return;
     }
     decide_fate(core, ticket, core->last_exit, event);

@@ -411,11 +411,12 @@ static void trace(struct co_agent *agent, const struct request *request, const c
     int pool = find_pool(agent, args);
     struct request *kept;
     unsigned long worker;
+    char *end;
     pid_t pid;
 
     co_json_get_string(args, "worker", number, sizeof number);
-    worker = strtoul(number, NULL, 10);
-    pid = pool >= 0 && number[0] != '\0' && worker < CO_WORKERS_MAX
+    worker = strtoul(number, &end, 10);
+    pid = pool >= 0 && number[0] != '\0' && *end == '\0' && worker < CO_WORKERS_MAX
               ? agent->core.pools[pool].pool.workers[worker].pid
               : 0;
     if (pid <= 1) {

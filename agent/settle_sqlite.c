@@ -211,7 +211,7 @@ static int apply_outcome(struct co_db *db, const struct co_settle *s, bool begun
         return fail_job(db, s, err);
     case CO_OUTCOME_DECLINED:
     case CO_OUTCOME_RETURNED:
-        return put_back(db, s, undo, err);
+        return s->felled ? crash_job(db, s, undo, err) : put_back(db, s, undo, err);
     case CO_OUTCOME_LEFT:
         return leave_job(db, s, add, err);
     case CO_OUTCOME_CRASHED:
@@ -243,7 +243,7 @@ int co_settle_apply(struct co_db *db, const struct co_settle *s, bool *ret_appli
     }
     /* A loss, a record and a quarantine write elsewhere first: only when the job is ours. */
     if (s->outcome == CO_OUTCOME_LOST || s->outcome == CO_OUTCOME_FAILED ||
-        s->outcome == CO_OUTCOME_CRASHED || s->outcome == CO_OUTCOME_QUARANTINED) {
+        s->outcome == CO_OUTCOME_CRASHED || s->outcome == CO_OUTCOME_QUARANTINED || s->felled) {
         code = co_hold_fence(db, s->table, s->job_id, s->reserved_at, err);
         if (code <= 0) {
             return code;
@@ -267,6 +267,7 @@ int co_settle_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
                                    .delay_s = asked->delay_s,
                                    .began = asked->began,
                                    .record = asked->record,
+                                   .felled = asked->felled,
                                    .text = asked->text};
 
         assert(asked->table < db->config.n_tables);

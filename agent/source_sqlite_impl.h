@@ -202,6 +202,7 @@ struct co_settle {
     enum co_outcome outcome;
     uint32_t delay_s;
     bool began;
+    bool felled;
     bool record;
     const char *text; /* Or NULL. */
 };

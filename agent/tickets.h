@@ -57,6 +57,7 @@ struct co_ticket {
     bool record;
     co_ms deadline; /* GIVEN: when its worker must be ended; 0 = never. */
     bool ending;    /* Its time is over; the deadline is that of the kill now. */
+    bool felled;      /* Its worker died before it began. */
     bool orphaned;  /* A bookkeeper has it, or waits for it. */
     bool final;     /* ... and must fail it. */
     enum co_cause cause;

@@ -32,6 +32,8 @@ struct co_turn_settle {
     enum co_outcome outcome;
     uint32_t delay_s;
     bool began;       /* The attempt counts (RELEASED, LEFT, CRASHED) unless outcome says not. */
+    bool felled;      /* RETURNED: its worker died before the job began; counted as a crash beside
+                         the job, no attempt. */
     bool record;      /* FAILED: write the failed_jobs row here (plain PHP). */
     char *text;       /* For that row; malloc'd or NULL, freed with the turn. */
     bool ret_applied;

@@ -295,8 +295,10 @@ void co_upkeep_exited(struct co_agent *agent)
 {
     struct co_report_exit *note = &agent->exit_note;
 
+    bool routine = note->worker >= CO_PLACE_CONTROL && agent->core.last_exit <= CO_EXIT_OPERATOR;
+
     snprintf(note->reason, sizeof note->reason, "%s", co_exit_name(agent->core.last_exit));
-    if (agent->state != NULL) {
+    if (agent->state != NULL && !routine) { /* A bookkeeper's end is no news unless it failed. */
         co_state_exit(agent->state, note);
     }
 }
