@@ -138,7 +138,7 @@ void co_core_step(struct co_core *core, const struct co_event *event, struct co_
         co_pool_forked(pool, event->worker, event->pid);
         break;
     case CO_EVENT_FORK_FAILED:
-        core->circuit_opened = co_pool_fork_failed(pool, event->worker, event->now);
+        co_pool_fork_failed(pool, event->worker, event->now);
         break;
     case CO_EVENT_READY:
         co_pool_ready(pool, event->worker, event->now);

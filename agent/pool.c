@@ -218,7 +218,7 @@ int co_pool_fork(struct co_pool *pool, co_ms now)
 {
     int place;
 
-    if (!pool->zygote_up) {
+    if (!pool->zygote_up || now < pool->fork_after) {
         return -1;
     }
     place = fork_service(pool, now);
@@ -556,15 +556,15 @@ enum co_exit_reason co_pool_exited(struct co_pool *pool, uint32_t worker, int ex
     return reason;
 }
 
-bool co_pool_fork_failed(struct co_pool *pool, uint32_t worker, co_ms now)
+void co_pool_fork_failed(struct co_pool *pool, uint32_t worker, co_ms now)
 {
     bury(pool, worker, false, now);
-    if (!is_job_worker(worker)) {
-        return false;
+    pool->fork_after = now + CO_POOL_FORK_AGAIN;
+    if (is_job_worker(worker)) {
+        pool->exits[CO_EXIT_BOOT_FAILURE] += 1;
+        pool->boot_failures += 1;
+        co_circuit_unforked(&pool->circuit, worker);
     }
-    pool->exits[CO_EXIT_BOOT_FAILURE] += 1;
-    pool->boot_failures += 1;
-    return co_circuit_death(&pool->circuit, worker, CO_EXIT_BOOT_FAILURE, pool->wanted, now);
 }
 
 void co_pool_zygote_up(struct co_pool *pool, co_ms now)
@@ -573,6 +573,7 @@ void co_pool_zygote_up(struct co_pool *pool, co_ms now)
     pool->zygote_starting = false;
     pool->reloading = false;
     pool->boot_failures_row = 0;
+    pool->fork_after = 0;
     pool->generation += 1;
     for (uint32_t i = CO_PLACE_CONTROL; i < CO_PLACES_MAX; i++) {
         if (!pool->workers[i].present) {
@@ -650,6 +651,9 @@ co_ms co_pool_deadline(const struct co_pool *pool, co_ms now)
         if (needs_service(pool, i) && pool->workers[i].since > now) {
             deadline = earlier(deadline, pool->workers[i].since);
         }
+    }
+    if (pool->zygote_up && now < pool->fork_after) {
+        return earlier(deadline, pool->fork_after);
     }
     if (pool->zygote_up && !pool->draining && needs_job_worker(pool)) {
         co_ms probe = co_circuit_deadline(&pool->circuit);

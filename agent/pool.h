@@ -34,6 +34,7 @@
 #define CO_POOL_BACKOFF_MIN 500
 #define CO_POOL_BOOT_LIMIT 60000   /* A worker that boots longer is ended. */
 #define CO_POOL_STOP_LIMIT 30000   /* Likewise one that was told to stop and has no job. */
+#define CO_POOL_FORK_AGAIN 1000    /* After a fork that failed. */
 #define CO_POOL_SERVICE_AGAIN 1000 /* After a control worker or bookkeeper that did not boot. */
 
 struct co_pool_limits {
@@ -71,6 +72,7 @@ struct co_pool {
     bool zygote_starting;
     bool reloading;     /* The one that starts replaces a living one. */
     co_ms zygote_after; /* Not before. */
+    co_ms fork_after;   /* Likewise. */
     uint32_t boot_failures_row;
     bool draining;
     bool spawn;                  /* No zygote: every worker boots by itself. */
@@ -129,8 +131,9 @@ void co_pool_doom(struct co_pool *pool, uint32_t worker, enum co_exit_reason rea
 enum co_exit_reason co_pool_exited(struct co_pool *pool, uint32_t worker, int exit_code, int signal,
                                    bool by_oom, co_ms now, bool *ret_opened);
 
-/* It could not even be forked. Returns true when that opened the circuit. */
-bool co_pool_fork_failed(struct co_pool *pool, uint32_t worker, co_ms now);
+/* It could not even be forked: its zygote is dead, and we are about to hear of it, or the machine
+ * has no room. No more forks for a moment. */
+void co_pool_fork_failed(struct co_pool *pool, uint32_t worker, co_ms now);
 
 /* A zygote (the next one, while reloading) has booted or ended. */
 void co_pool_zygote_up(struct co_pool *pool, co_ms now);

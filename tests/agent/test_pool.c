@@ -564,9 +564,25 @@ static void workers_that_never_were_do_not_open_it(void **state)
     assert_true(co_pool_zygote(&pool, 0));
     co_pool_zygote_up(&pool, 10);
     assert_int_equal(fork_all(10), 11);
-    for (uint32_t n = 0; n < 5; n++) {
-        assert_int_equal(co_pool_fork_failed(&pool, n, 10), n == 4); /* But forks that fail do. */
+}
+
+/* The zygote is dead, and we are about to hear of it. */
+static void a_fork_that_fails_is_tried_again_in_a_moment(void **state)
+{
+    (void)state;
+    boot(1);
+    die(0, 0, 11, 100);
+    for (co_ms now = 100; now < 20100; now += CO_POOL_FORK_AGAIN) {
+        assert_int_equal(co_pool_fork(&pool, now), 0);
+        co_pool_fork_failed(&pool, 0, now);
+        assert_int_equal(co_pool_fork(&pool, now + CO_POOL_FORK_AGAIN - 1), -1);
+        assert_int_equal(co_pool_deadline(&pool, now), now + CO_POOL_FORK_AGAIN);
     }
+    assert_int_equal(pool.circuit.state, CO_CIRCUIT_CLOSED);
+    co_pool_zygote_down(&pool, true, true, 20050);
+    assert_true(co_pool_zygote(&pool, 20050));
+    co_pool_zygote_up(&pool, 20060);
+    assert_true(fork_all(20060) > 0); /* The next one may do better. */
 }
 
 static void a_probe_that_never_was_is_followed_at_once(void **state)
@@ -830,6 +846,7 @@ int main(void)
         cmocka_unit_test(the_probe_closes_it_with_a_job_and_growth_resumes),
         cmocka_unit_test(boot_failures_open_it_and_never_touch_the_others),
         cmocka_unit_test(workers_that_never_were_do_not_open_it),
+        cmocka_unit_test(a_fork_that_fails_is_tried_again_in_a_moment),
         cmocka_unit_test(a_probe_that_never_was_is_followed_at_once),
         cmocka_unit_test(a_control_worker_that_dies_at_each_start_is_no_hot_loop),
         cmocka_unit_test(an_old_control_worker_goes_when_the_new_one_is_up),

@@ -17,9 +17,9 @@
 #include "sim/sim.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define SEEDS 1500
+#define SEEDS 1000
 #else
-#define SEEDS 6000
+#define SEEDS 4000
 #endif
 #define CHAOS_MS 15000
 #define SETTLE_MS 1200000

@@ -45,6 +45,9 @@ static void boot_failed(struct sim *sim, uint32_t pool)
 static void zygote_down(struct sim *sim, uint32_t pool)
 {
     sim->pools[pool].zygote_up = false;
+    sim_note(sim, "zygote %u down", pool);
+    sim_post(sim, &(struct co_event){
+                      .type = CO_EVENT_ZYGOTE_DOWN, .pool = pool, .ok = true, .current = true});
     for (uint32_t w = 0; w < SIM_PLACES; w++) {
         if (sim->pools[pool].list[w].state == SIM_WORKER_ASKED) {
             sim->pools[pool].list[w].state = SIM_WORKER_NONE;
@@ -54,9 +57,6 @@ static void zygote_down(struct sim *sim, uint32_t pool)
                     .type = CO_EVENT_EXITED, .pool = pool, .worker = index_of(w), .exit_code = 1});
         }
     }
-    sim_note(sim, "zygote %u down", pool);
-    sim_post(sim, &(struct co_event){
-                      .type = CO_EVENT_ZYGOTE_DOWN, .pool = pool, .ok = true, .current = true});
 }
 
 void sim_world_kill_zygote(struct sim *sim, uint32_t pool)
