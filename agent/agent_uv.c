@@ -145,12 +145,39 @@ static void obey(struct co_agent *agent, const struct co_action *action)
     }
 }
 
-/* Deaths nobody ordered are worth a warning. */
-static void log_exit(struct co_agent *agent, const struct co_event *event)
+/* Deaths nobody ordered are worth a warning, but those of boots whose error has been told, and but
+ * for the many of one moment. */
+static void log_death(struct co_agent *agent, const struct co_event *event)
 {
     enum co_exit_reason reason = agent->core.last_exit;
-    bool expected = reason <= CO_EXIT_OPERATOR;
+    struct co_agent_pool *pool = &agent->pools[event->pool];
+    bool told = reason == CO_EXIT_BOOT_FAILURE && event->signal == 0 && pool->boot_error[0] != '\0';
+    bool expected = reason <= CO_EXIT_OPERATOR || told;
+    uint32_t suppressed = 0;
+    char status[48];
 
+    if (!expected && !co_log_allow(&pool->death_limit, CO_DEATH_BURST, agent->now, &suppressed)) {
+        return;
+    }
+    if (suppressed > 0) {
+        co_agent_log(
+            agent, CO_LOG_WARN, CO_FIELDS("pool", pool->config->name),
+            "%u deaths of workers left out: more than %d in a second; cohort exits has them",
+            suppressed, CO_DEATH_BURST);
+    }
+    snprintf(status, sizeof status, event->signal != 0 ? "signal %d" : "exit code %d",
+             event->signal != 0 ? event->signal : event->exit_code);
+    co_agent_log(
+        agent, expected ? CO_LOG_DEBUG : CO_LOG_WARN,
+        CO_FIELDS("pool", pool->config->name, "reason", co_exit_name(reason), "status", status),
+        event->worker >= CO_PLACE_BOOKKEEPER ? "bookkeeper -> dead"
+        : event->worker >= CO_PLACE_CONTROL  ? "control worker -> dead"
+                                             : "worker %u -> dead",
+        event->worker);
+}
+
+static void log_exit(struct co_agent *agent, const struct co_event *event)
+{
     free(agent->core.orphan_text);
     agent->core.orphan_text = NULL;
     co_upkeep_exited(agent);
@@ -159,17 +186,7 @@ static void log_exit(struct co_agent *agent, const struct co_event *event)
                      "circuit open: too many workers died; one probe at a time is made until one "
                      "completes a job");
     }
-    char status[48];
-
-    snprintf(status, sizeof status, event->signal != 0 ? "signal %d" : "exit code %d",
-             event->signal != 0 ? event->signal : event->exit_code);
-    co_agent_log(agent, expected ? CO_LOG_DEBUG : CO_LOG_WARN,
-                 CO_FIELDS("pool", agent->pools[event->pool].config->name, "reason",
-                           co_exit_name(reason), "status", status),
-                 event->worker >= CO_PLACE_BOOKKEEPER ? "bookkeeper -> dead"
-                 : event->worker >= CO_PLACE_CONTROL  ? "control worker -> dead"
-                                                      : "worker %u -> dead",
-                 event->worker);
+    log_death(agent, event);
 }
 
 static void step_one(struct co_agent *agent, struct co_event *event)
@@ -195,7 +212,7 @@ static void step_one(struct co_agent *agent, struct co_event *event)
 static void on_timer(uv_timer_t *timer);
 static struct co_view *fill_view(struct co_agent *agent);
 
-static void arm(struct co_agent *agent)
+static void arm(struct co_agent *agent, bool at_once)
 {
     co_ms deadline = co_core_deadline(&agent->core, agent->now);
     co_ms wait;
@@ -204,7 +221,7 @@ static void arm(struct co_agent *agent)
         agent->drain_at + agent->config.drain_deadline < deadline) {
         deadline = agent->drain_at + agent->config.drain_deadline;
     }
-    wait = deadline <= agent->now ? 0 : deadline - agent->now;
+    wait = at_once || deadline <= agent->now ? 0 : deadline - agent->now;
     wait = wait > 60000 ? 60000 : wait;
     uv_timer_start(&agent->timer, on_timer, wait, 0);
 }
@@ -266,6 +283,7 @@ static void on_lag(uv_timer_t *timer)
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct co_agent *agent = prepare->loop->data;
+    bool more;
 
     for (;;) {
         while (co_workers_read(agent)) {
@@ -281,8 +299,9 @@ static void on_prepare(uv_prepare_t *prepare)
             co_bell_awake(agent->pools[i].bell);
         }
     }
+    more = co_workers_fork_on(agent);
     agent->now = co_agent_clock();
-    arm(agent);
+    arm(agent, more);
 }
 
 static void on_check(uv_check_t *check)

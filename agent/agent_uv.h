@@ -39,6 +39,7 @@
 #define CO_OUTPUT_LINE 4096
 #define CO_ASKS_MAX 64
 #define CO_STRANGERS_MAX 64
+#define CO_DEATH_BURST 20        /* Lines about deaths, likewise. */
 #define CO_OUTPUT_BURST 50       /* Lines a second and pool. */
 #define CO_OUTPUT_ZYGOTE 100000u /* A zygote's number behind it. */
 #define CO_SWITCHES_SIZE 8192
@@ -113,7 +114,9 @@ struct co_agent_pool {
     char php_version[32];
     struct co_bell *bell;
     struct co_link *links[CO_PLACES_MAX];
-    uint32_t links_top; /* No job worker had a link at or behind this place. */
+    uint32_t links_top;             /* No job worker had a link at or behind this place. */
+    bool fork_waits[CO_PLACES_MAX]; /* To be made as soon as loop and zygote allow. */
+    uint32_t n_fork_waits;
     struct co_output *outputs[CO_PLACES_MAX];
     /* The last line of output under the job it has; and why it ends, as it or we said before. */
     char last_line[CO_PLACES_MAX][320];
@@ -126,7 +129,7 @@ struct co_agent_pool {
     struct co_serve serve;
     struct co_switches switches;
     uint64_t output_lines, output_suppressed;
-    struct co_log_limit output_limit;
+    struct co_log_limit output_limit, death_limit;
     struct co_hist handover;
 };
 
@@ -160,6 +163,7 @@ struct co_agent {
     uv_timer_t timer;
     uv_timer_t lag_timer, memory_timer, second_timer;
     co_ms lag_due;
+    uint32_t forks_left; /* In this turn of the loop. */
     uv_prepare_t prepare;
     uv_check_t check;
     uv_poll_t wake_poll;
@@ -242,7 +246,12 @@ void co_output_last(struct co_output **output); /* Its last words, then close. *
 
 /* ---- workers_uv.c ---- */
 int co_workers_open(struct co_agent *agent, struct co_err *err);
+/* In this turn of the loop or one of the next. */
 void co_workers_fork(struct co_agent *agent, uint32_t pool, uint32_t worker);
+void co_workers_fork_cancel(struct co_agent *agent, uint32_t pool, uint32_t worker);
+/* Once a turn: go on with what waits; true when another turn must follow at once. */
+bool co_workers_fork_on(struct co_agent *agent);
+void co_workers_forget_words(struct co_agent_pool *pool, uint32_t worker);
 void co_workers_forked(struct co_agent *agent, uint32_t pool, uint32_t worker, pid_t pid);
 void co_workers_exited(struct co_agent *agent, uint32_t pool, uint32_t worker, int exit_code,
                        int signal);

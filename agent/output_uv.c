@@ -35,6 +35,19 @@ static void remember_boot_text(struct co_agent_zygote *zygote, const char *line)
     }
 }
 
+/* Another boot that fails as the one before: it has been told. */
+static bool told_before(const struct co_output *output)
+{
+    const struct co_agent_pool *pool = &output->agent->pools[output->pool];
+
+    if (pool->boot_error[0] == '\0') {
+        return false;
+    }
+    return output->worker >= CO_OUTPUT_ZYGOTE
+               ? !pool->zygotes[output->worker - CO_OUTPUT_ZYGOTE].booted
+               : !output->agent->core.pools[output->pool].pool.workers[output->worker].booted;
+}
+
 static void log_output(struct co_output *output, const char *line)
 {
     struct co_agent *agent = output->agent;
@@ -57,7 +70,8 @@ static void log_output(struct co_output *output, const char *line)
                            agent->core.pools[output->pool].pool.workers[output->worker].ticket);
         snprintf(worker, sizeof worker, "%u", output->worker);
     }
-    if (!co_log_allow(&pool->output_limit, CO_OUTPUT_BURST, agent->now, &suppressed)) {
+    if (told_before(output) ||
+        !co_log_allow(&pool->output_limit, CO_OUTPUT_BURST, agent->now, &suppressed)) {
         pool->output_suppressed += 1;
         return;
     }

@@ -1,4 +1,4 @@
-/* Workers: making them, handing over, what they say, their deaths. */
+/* Workers: handing over, what they say, their deaths. */
 
 #include <assert.h>
 #include <errno.h>
@@ -21,135 +21,13 @@ static bool is_control(uint32_t worker)
     return worker >= CO_PLACE_CONTROL && worker < CO_PLACE_BOOKKEEPER;
 }
 
-/* ---- making them ---- */
+/* ---- handing over ---- */
 
-static enum co_worker_kind kind_of(uint32_t worker)
-{
-    return worker >= CO_PLACE_BOOKKEEPER ? CO_KIND_BOOKKEEPER
-           : is_control(worker)          ? CO_KIND_CONTROL
-                                         : CO_KIND_JOB;
-}
-
-static void fill_seat(const struct co_agent *agent, uint32_t index, uint32_t worker,
-                      struct co_zygote_msg *seat)
-{
-    const char *name = agent->pools[index].config->name;
-
-    *seat = (struct co_zygote_msg){
-        .type = CO_ZYGOTE_FORK,
-        .worker = worker,
-        .generation = agent->core.pools[index].pool.workers[worker].generation,
-        .kind = kind_of(worker),
-    };
-    snprintf(seat->wire, sizeof seat->wire, "%s", agent->pools[index].links[worker]->path);
-    snprintf(seat->bell, sizeof seat->bell, "%.900s/%s/bell", agent->config.run_dir, name);
-}
-
-static int open_link(struct co_agent *agent, uint32_t index, uint32_t worker, struct co_err *err)
-{
-    struct co_agent_pool *pool = &agent->pools[index];
-    char path[CO_PATH_SIZE];
-
-    assert(pool->links[worker] == NULL);
-    if (worker < CO_PLACE_CONTROL && worker >= pool->links_top) {
-        pool->links_top = worker + 1;
-    }
-    /* Never the name of a file that a killed predecessor left: its outcomes are still in there. */
-    snprintf(path, sizeof path, "%.900s/%s/w%u-%u-%08x", agent->config.run_dir, pool->config->name,
-             worker, ++pool->lives, (unsigned)agent->id);
-    return co_link_open(path, agent->id, pool->config->name, worker,
-                        agent->core.pools[index].pool.workers[worker].generation,
-                        &pool->links[worker], err);
-}
-
-/* The zygote answers with FORKED later. */
-static int ask_zygote(struct co_agent *agent, uint32_t index, const struct co_zygote_msg *seat,
-                      int *ret_output, struct co_err *err)
-{
-    struct co_agent_zygote *zygote = co_zygotes_current(&agent->pools[index]);
-    int output[2];
-    int code;
-
-    if (zygote == NULL || zygote->control_fd < 0) {
-        return co_err_set(err, CO_EIO, "the zygote has gone");
-    }
-    code = co_proc_output_pipe(output, err);
-    if (code < 0) {
-        return code;
-    }
-    code = co_proc_send(zygote->control_fd, seat, output[1], err);
-    close(output[1]);
-    if (code < 0) {
-        close(output[0]);
-        return code;
-    }
-    *ret_output = output[0];
-    return CO_OK;
-}
-
-static void forget_words(struct co_agent_pool *pool, uint32_t worker)
+void co_workers_forget_words(struct co_agent_pool *pool, uint32_t worker)
 {
     pool->last_line[worker][0] = '\0';
     pool->last_words[worker][0] = '\0';
 }
-
-static int make_worker(struct co_agent *agent, uint32_t index, uint32_t worker, struct co_err *err)
-{
-    static struct co_zygote_msg seat;
-    struct co_agent_pool *pool = &agent->pools[index];
-    int output = -1;
-    pid_t pid = 0;
-    int code = open_link(agent, index, worker, err);
-
-    if (code < 0) {
-        return code;
-    }
-    fill_seat(agent, index, worker, &seat);
-    forget_words(pool, worker);
-    code = pool->boot == CO_BOOT_SPAWN
-               ? co_zygotes_spawn_worker(agent, index, &seat, &pid, &output, err)
-               : ask_zygote(agent, index, &seat, &output, err);
-    if (code < 0) {
-        co_link_free(&pool->links[worker]);
-        return code;
-    }
-    pool->outputs[worker] = co_output_open(agent, index, worker, output);
-    if (pid > 0) {
-        co_agent_post(agent,
-                      &(struct co_event){
-                          .type = CO_EVENT_FORKED, .pool = index, .worker = worker, .pid = pid});
-    }
-    return CO_OK;
-}
-
-void co_workers_fork(struct co_agent *agent, uint32_t index, uint32_t worker)
-{
-    struct co_err err;
-
-    if (make_worker(agent, index, worker, &err) < 0) {
-        co_agent_log(agent, CO_LOG_ERROR, CO_FIELDS("pool", agent->pools[index].config->name),
-                     "worker %u could not be made: %s", worker, err.msg);
-        post_worker(agent, CO_EVENT_FORK_FAILED, index, worker);
-    }
-}
-
-/* An announced worker may have ended before we heard of it. */
-void co_workers_forked(struct co_agent *agent, uint32_t index, uint32_t worker, pid_t pid)
-{
-    co_agent_post(agent, &(struct co_event){
-                             .type = CO_EVENT_FORKED, .pool = index, .worker = worker, .pid = pid});
-    co_agent_step(agent);
-    for (uint32_t i = 0; i < agent->n_strangers; i++) {
-        struct co_stranger stranger = agent->strangers[i];
-        if (stranger.pid == pid) {
-            agent->strangers[i] = agent->strangers[--agent->n_strangers];
-            co_workers_exited(agent, index, worker, stranger.exit_code, stranger.signal);
-            return;
-        }
-    }
-}
-
-/* ---- handing over ---- */
 
 void co_workers_stop(struct co_agent *agent, uint32_t index, uint32_t worker)
 {
@@ -260,7 +138,7 @@ void co_workers_give(struct co_agent *agent, uint32_t index, uint32_t worker, ui
     struct co_err err;
 
     agent->given_us[id % CO_TICKETS_MAX] = co_agent_clock_us();
-    forget_words(&agent->pools[index], worker); /* They were of the job before. */
+    co_workers_forget_words(&agent->pools[index], worker); /* They were of the job before. */
     if (send_job(agent, index, worker, ticket, CO_RECORD_JOB, &msg, &err) < 0) {
         give_back(agent, index, worker, id, &err);
     }
@@ -559,7 +437,8 @@ void co_workers_exited(struct co_agent *agent, uint32_t index, uint32_t worker, 
                              .by_oom = signal == SIGKILL && co_upkeep_oom_killed(agent)};
     char text[CO_TEXT_SIZE];
 
-    read_link(agent, index, worker); /* What it said last counts. */
+    co_workers_fork_cancel(agent, index, worker); /* Its zygote died before it was asked. */
+    read_link(agent, index, worker);              /* What it said last counts. */
     co_agent_step(agent);
     co_output_last(&pool->outputs[worker]);
     event.ok = link != NULL && w->ticket != 0 &&

@@ -31,7 +31,7 @@ void co_zygotes_boot_failed(struct co_agent *agent, uint32_t index, const char *
     if (!again) { /* A failure is said once. */
         co_agent_log(agent, CO_LOG_ERROR,
                      CO_FIELDS("pool", pool->config->name, "app", pool->app->path),
-                     agent->core.pools[index].pool.zygote_up
+                     agent->core.pools[index].pool.zygote_up && pool->booted_once
                          ? "the application did not boot anew, the old one serves on: %s"
                          : "the application did not boot: %s",
                      text);
