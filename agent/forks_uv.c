@@ -59,13 +59,14 @@ static int ask_zygote(struct co_agent *agent, uint32_t index, const struct co_zy
     int code;
 
     if (zygote == NULL || zygote->control_fd < 0) {
-        return co_err_set(err, CO_EIO, "the zygote has gone");
+        return co_err_set(err, CO_EAGAIN, "the zygote has gone");
     }
     code = co_proc_output_pipe(output, err);
     if (code < 0) {
         return code;
     }
     code = co_proc_send(zygote->control_fd, seat, output[1], err);
+    zygote->asked_at = zygote->asked_at != 0 ? zygote->asked_at : agent->now;
     close(output[1]);
     if (code < 0) {
         close(output[0]);
@@ -145,11 +146,15 @@ static uint32_t under_way(const struct co_agent *agent, uint32_t index, bool boo
 
 /* How many more may be made now. A zygote's socket holds so many requests; workers that boot the
  * application by themselves would only keep each other, and us, from the CPU. */
-static uint32_t room(const struct co_agent *agent, uint32_t index)
+static uint32_t room(struct co_agent *agent, uint32_t index)
 {
+    const struct co_agent_zygote *zygote = co_zygotes_current(&agent->pools[index]);
     uint32_t most = BOOTING_PER_CPU * agent->cgroup.host_cpus;
     uint32_t n = 0;
 
+    if (agent->pools[index].boot != CO_BOOT_SPAWN && (zygote == NULL || zygote->control_fd < 0)) {
+        return 0; /* Its end is on the way to us, and with it the end of what waits. */
+    }
     if (agent->pools[index].boot == CO_BOOT_PRELOAD) {
         n = under_way(agent, index, false);
         return n < UNANSWERED_MAX ? UNANSWERED_MAX - n : 0;
@@ -190,7 +195,7 @@ static void fork_some(struct co_agent *agent, uint32_t index)
         agent->forks_left -= 1;
         unlist(pool, worker);
         code = make_worker(agent, index, worker, &err);
-        if (code == CO_EAGAIN) { /* Its socket is full: its next answer brings us back. */
+        if (code == CO_EAGAIN) { /* The zygote's next answer, or its end, brings us back. */
             list(pool, worker);
             return;
         }

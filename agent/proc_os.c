@@ -250,6 +250,9 @@ int co_proc_send(int control_fd, const struct co_zygote_msg *msg, int pass_fd, s
         if (errno == EAGAIN || errno == ENOBUFS) {
             return co_err_set(err, CO_EAGAIN, "the zygote does not read its messages");
         }
+        if (errno == EPIPE || errno == ECONNRESET) {
+            return co_err_set(err, CO_EAGAIN, "the zygote has gone"); /* Its end will be seen. */
+        }
         return co_err_sys(err, errno, "send to the zygote");
     }
     return CO_OK;

@@ -8,6 +8,7 @@
 #include "agent/agent_uv.h"
 
 #define SET_MAX 20
+#define FORK_LIMIT 10000 /* A zygote that does not answer for so long hangs. */
 
 static void control_close(struct co_agent_zygote *zygote)
 {
@@ -159,6 +160,7 @@ static void read_control(struct co_agent *agent, uint32_t index, struct co_agent
             control_close(zygote);
             return;
         }
+        zygote->asked_at = 0; /* It lives. */
         if (plausible(agent, index, &msg)) {
             on_message(agent, index, zygote, &msg);
             co_agent_step(agent);
@@ -287,7 +289,7 @@ static int spawn_zygote(struct co_agent *agent, uint32_t index, struct co_err *e
         return code;
     }
     *zygote = (struct co_agent_zygote){
-        .pid = process.pid, .control_fd = process.control_fd, .pool = index};
+        .pid = process.pid, .control_fd = process.control_fd, .pool = index, .started = agent->now};
     zygote->output = co_output_open(
         agent, index, CO_OUTPUT_ZYGOTE + (uint32_t)(zygote - pool->zygotes), process.output_fd);
     uv_poll_init(&agent->loop, &zygote->poll, zygote->control_fd);
@@ -381,6 +383,7 @@ static void give_up_unannounced(struct co_agent *agent, uint32_t index, bool cur
     for (uint32_t w = 0; w < CO_PLACES_MAX && !pool->spawn; w++) {
         if (pool->workers[w].present && pool->workers[w].pid == 0 &&
             (current || pool->workers[w].generation < pool->generation)) {
+            co_pool_doom(pool, w, CO_EXIT_RELOAD); /* No failure of the application's. */
             co_workers_exited(agent, index, w, 1, 0);
         }
     }
@@ -397,7 +400,6 @@ void co_zygotes_ended(struct co_agent *agent, uint32_t index, pid_t pid, int exi
     control_close(zygote);
     current = co_zygotes_current(pool) == zygote;
     zygote->pid = 0;
-    give_up_unannounced(agent, index, current);
     if (current) {
         pool->current = -1;
     }
@@ -416,6 +418,31 @@ void co_zygotes_ended(struct co_agent *agent, uint32_t index, pid_t pid, int exi
                                                 .current = current});
     }
     co_agent_step(agent);
+    give_up_unannounced(agent, index, current); /* Now nobody forks into their places again. */
+}
+
+/* Foreign code may hang in a boot or in a fork; its end starts the next one. */
+void co_zygotes_check(struct co_agent *agent, uint32_t index)
+{
+    struct co_agent_pool *pool = &agent->pools[index];
+
+    for (int z = 0; z < 2; z++) {
+        struct co_agent_zygote *zygote = &pool->zygotes[z];
+        if (zygote->pid > 0 && !zygote->booted && !zygote->said_why &&
+            agent->now - zygote->started > CO_POOL_BOOT_LIMIT) {
+            zygote->said_why = true;
+            co_zygotes_boot_failed(agent, index,
+                                   "it did not boot within 60 seconds; is something it connects to "
+                                   "at boot not answering?");
+            co_proc_kill(zygote->pid);
+        }
+        if (zygote->pid > 0 && zygote->booted && zygote->asked_at != 0 &&
+            agent->now - zygote->asked_at > FORK_LIMIT) {
+            co_agent_log(agent, CO_LOG_ERROR, CO_FIELDS("pool", pool->config->name),
+                         "the zygote has not answered for 10 seconds and is ended");
+            co_proc_kill(zygote->pid);
+        }
+    }
 }
 
 void co_zygotes_close(struct co_agent_pool *pool)

@@ -40,6 +40,7 @@ teardown() {
     for place in $(awk -v dir="$DIR/" 'index($2, dir) == 1 { print $2 }' /proc/mounts); do
         umount -l "$place"
     done
+    [ -z "${SHM-}" ] || rm -rf "$SHM"
     # A worker needs a moment to be gone after its agent.
     [ -z "$DIR" ] || rm -rf "$DIR" 2>/dev/null || { pause; rm -rf "$DIR"; }
 }
@@ -250,3 +251,35 @@ queue_of() { cohort status --json | jq -r --arg name "$1" ".queues[] | select(.n
 queue_is() { [ "$(queue_of "$1" "$2")" = "$3" ]; }
 workers_in() { pool_of "workers_by_state.$1"; }
 workers_are() { [ "$(workers_in "$1")" = "$2" ]; }
+
+# each_boot FUNCTION: once for each way to make workers, on a clean application; BOOT says which.
+each_boot() {
+    for BOOT in ${COHORT_E2E_BOOTS:-preload after_fork spawn}; do
+        echo "--- boot: $BOOT"
+        renew
+        "$1"
+    done
+}
+
+renew() {
+    local table
+    for table in jobs failed_jobs job_batches items; do
+        sql "delete from $table"
+    done
+    rm -rf "$APP/results.log" "$APP/storage/framework/cache/data" "$APP/storage/framework/down" \
+        "$RUN" "$DIR/state" "$DIR"/agent.log "$DIR/go"
+    mkdir -p "$APP/storage/framework/cache/data"
+    STARTED=()
+}
+
+# boot_pool LINE... [-- ARGUMENT...]: a pool that boots as BOOT says, with a short grace.
+boot_pool() {
+    local lines=()
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        lines+=("$1")
+        shift
+    done
+    [ $# = 0 ] || shift
+    pool_config "boot: $BOOT" 'kill_grace: 500ms' "${lines[@]}"
+    start_pool "$@"
+}

@@ -46,6 +46,8 @@ use Throwable;
  *     code            note what code.txt said when this worker's application was booted
  *     env:NAME        note an environment variable
  *     context:KEY     note what the Context says
+ *     after:ID        dispatch a job after the commit of a transaction
+ *     never:ID        the same, and roll back
  */
 class Probe implements ShouldQueue
 {
@@ -62,6 +64,8 @@ class Probe implements ShouldQueue
     public $maxExceptions;
 
     public $timeout;
+
+    public $failOnTimeout;
 
     private $until;
 
@@ -284,5 +288,20 @@ class Probe implements ShouldQueue
     private function doContext($key)
     {
         note('context', (string) (\Illuminate\Support\Facades\Context::get($key) ?? 'none'), $this->attempts());
+    }
+
+    private function doAfter($id)
+    {
+        DB::transaction(function () use ($id) {
+            dispatch(new self($id))->afterCommit();
+            note('open', $id, DB::table('jobs')->where('payload', 'not like', '%after:%')->count());
+        });
+    }
+
+    private function doNever($id)
+    {
+        DB::beginTransaction();
+        dispatch(new self($id))->afterCommit();
+        DB::rollBack();
     }
 }

@@ -2,8 +2,10 @@
 
 namespace App\Providers;
 
+use Illuminate\Cache\RateLimiting\Limit;
 use Illuminate\Queue\Events\JobProcessing;
 use Illuminate\Queue\Events\Looping;
+use Illuminate\Support\Facades\RateLimiter;
 use Illuminate\Support\ServiceProvider;
 
 require_once __DIR__.'/../helpers.php';
@@ -27,6 +29,12 @@ class AppServiceProvider extends ServiceProvider
             throw new \RuntimeException('this release is broken');
         }
         $this->app->instance('e2e.code', trim((string) $code) ?: 'none');
+        RateLimiter::for('one', function () {
+            return Limit::perMinute(1);
+        });
+        if (is_file(base_path('vetoes.on'))) {
+            $this->veto();
+        }
         if (is_file(base_path('written.on'))) {
             $this->noteWritten();
         }
@@ -54,6 +62,24 @@ class AppServiceProvider extends ServiceProvider
                 note('written', ...$last);
                 $last = null;
             }
+        });
+    }
+
+    /** Listeners that keep jobs from being taken and from being run. */
+    private function veto()
+    {
+        $this->app['events']->listen(Looping::class, function () {
+            clearstatcache();
+
+            return is_file(base_path('veto')) ? false : null;
+        });
+        $this->app['events']->listen(JobProcessing::class, function ($event) {
+            if (strpos($event->job->getRawBody(), 'delete-me') !== false) {
+                $event->job->delete();
+            }
+        });
+        $this->app['events']->listen('Illuminate\Queue\Events\WorkerStopping', function ($event) {
+            note('stopping', 'worker', $event->status);
         });
     }
 }
