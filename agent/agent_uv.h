@@ -89,6 +89,8 @@ struct co_agent_zygote {
     bool booted;
     bool retired; /* Replaced by a reload. */
     bool said_why;
+    co_ms started;
+    co_ms asked_at; /* A fork it has not answered yet; 0: none. */
     struct co_output *output;
     char boot_text[CO_ZYGOTE_TEXT_SIZE]; /* What the boot wrote, for its error. */
 };
@@ -238,6 +240,7 @@ void co_zygotes_read(struct co_agent *agent); /* What they said and nobody heard
 void co_zygotes_boot_failed(struct co_agent *agent, uint32_t pool, const char *text);
 void co_zygotes_ended(struct co_agent *agent, uint32_t pool, pid_t pid, int exit_code, int signal);
 void co_zygotes_end(struct co_agent *agent, uint32_t pool);
+void co_zygotes_check(struct co_agent *agent, uint32_t pool); /* Does one hang? */
 void co_zygotes_close(struct co_agent_pool *pool);
 
 /* ---- output_uv.c ---- */

@@ -336,6 +336,7 @@ static void on_second(uv_timer_t *timer)
             ask_switches(agent, i);
         }
         check_slow(agent, i);
+        co_zygotes_check(agent, i);
     }
     flush_minutes(agent, false);
     log_state(agent);
