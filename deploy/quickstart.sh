@@ -129,7 +129,7 @@ show() { # SETTLED FAILED
 
 # What is left is read from Laravel's own tables, not from what the agent says of itself.
 follow() {
-    local counts left dispatched settled seen=-1 still=$SECONDS
+    local counts left dispatched settled seen=-1 shown=-1 still=$SECONDS
     while :; do
         dispatched=$(grep -xE '[0-9]+' "$dir/dispatch.log" | tail -n 1) || dispatched=0
         kill -0 "$producer" 2>/dev/null || dispatched=$jobs
@@ -139,7 +139,11 @@ follow() {
         # The two counts are not of one moment: what was settled stays settled.
         if [ "$settled" -gt "$seen" ]; then
             seen=$settled still=$SECONDS
-            show "$settled" "$failed"
+            # A line a second where there is no terminal to overwrite.
+            if [ -n "$tty" ] || [ "$SECONDS" != "$shown" ] || [ "$seen" = "$jobs" ]; then
+                shown=$SECONDS
+                show "$seen" "$failed"
+            fi
         fi
         [ "$seen" -lt "$jobs" ] || break
         ours "$agent" || die "the agent ended while $left jobs were left; see $dir/agent.log"

@@ -59,12 +59,10 @@ quarantined() { [ "$(cohort failed list --quarantined --json | jq '.. | objects 
     not ready
     [ ! -e "$DB" ]
     mv "$DIR/aside.sqlite" "$DB"
-    # Laravel 8 cannot even name the connection then, and the agent has ended with its words.
-    if gone "$AGENT"; then
-        wait_end "$AGENT" 1
-        [ "$STATUS" != 0 ]
-        begin
-    fi
+    # Laravel cannot even name the connection then, and the agent ends with its words.
+    wait_end "$AGENT" 10
+    [ "$STATUS" != 0 ]
+    begin
     app_php <<<'dispatch(probe("a"));'
     wait_for 15 ended a
     stop_agent

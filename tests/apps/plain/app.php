@@ -8,6 +8,16 @@ function note(string $what, string $id, int $attempt): void
     file_put_contents(__DIR__.'/results.log', $line, FILE_APPEND);
 }
 
+/** A row in the queue's own database, then the end of this worker. */
+function writeExit(string $id): never
+{
+    $db = new PDO('sqlite:'.getenv('E2E_DATABASE'));
+    $db->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_EXCEPTION);
+    $db->setAttribute(PDO::ATTR_TIMEOUT, 10);
+    $db->prepare('insert into items (name) values (?)')->execute([$id]);
+    exit(0);
+}
+
 return new Cohort\App(
     job: function (Cohort\Job $job): void {
         ['id' => $id, 'do' => $script] = $job->data;
@@ -20,6 +30,7 @@ return new Cohort\App(
             'release' => $job->release((int) $argument),
             'fail' => $job->fail($argument),
             'exit' => exit((int) $argument),
+            'writeExit' => writeExit($id),
             'dispatch' => Cohort\dispatch($argument, ['id' => "$id-child", 'do' => ['ok']]),
         };
         note('end', $id, $job->attempts);

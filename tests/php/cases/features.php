@@ -22,6 +22,38 @@ $story('WithoutOverlapping lets go of a job that throws', static function (Bench
     same([[2, 0], [1, 0]], $trace->outcomes(), $trace->output);
 });
 
+$story('WithoutOverlapping outlives a death until expireAfter', static function (Bench $app): void {
+    $job = static fn (string $what): array => act($what, null, ['through' => [['WithoutOverlapping', ['k'], ['releaseAfter' => 4, 'expireAfter' => 2]]]]);
+    same([], $app->run([$job('exit')])->outcomes());
+    same([[2, 4]], $app->run([$job('nothing')])->outcomes());
+    $until = hrtime(true) + 10e9;
+    do {
+        $outcomes = $app->run([$job('nothing')])->outcomes();
+    } while ($outcomes === [[2, 4]] && hrtime(true) < $until);
+    same([[1, 0]], $outcomes);
+});
+
+if ($label !== '8.83') {
+    $story('WithoutOverlapping can be shared across classes', static function (Bench $app): void {
+        $through = ['through' => [['WithoutOverlapping', ['k'], ['shared' => null, 'releaseAfter' => 5]]]];
+        $app->run([act('exit', null, $through)]);
+        $other = ['job' => [\App\Jobs\BatchAct::class, ['nothing'], $through]];
+        same([[2, 5]], $app->run([$other])->outcomes());
+    });
+}
+
+$story('a unique job is one until it has finished', static function (Bench $app): void {
+    $dispatch = "dispatch(new App\\Jobs\\UniqueAct('throw'));";
+    $app->artisan($dispatch . $dispatch);
+    [$message] = $app->waiting(['tries' => 2]);
+    same([[2, 0]], $app->run([$message])->outcomes());
+    $app->artisan($dispatch);
+    same(1, count($app->waiting()));
+    same([[3, 0]], $app->run([['attempts' => 2] + $message])->outcomes());
+    $app->artisan($dispatch);
+    same(2, count($app->waiting()));
+});
+
 $story('RateLimited releases with the time to wait, or drops', static function (Bench $app): void {
     $job = static fn (array $calls): array => act('nothing', null, ['through' => [['RateLimited', ['minute'], $calls]]]);
     $trace = $app->run([$job([]), $job([]), $job(['dontRelease' => null])]);

@@ -29,6 +29,10 @@ use const Cohort\Worker\OUTCOME_DECLINED;
  */
 class Worker extends AgentWorker
 {
+    /** The names of signals come with pcntl. */
+    private const SIGALRM = 14;
+    private const SIGKILL = 9;
+
     private ?SqliteJob $cohortJob = null;
     private int $cohortTicket = 0;
     private ?WorkerOptions $cohortOptions = null;
@@ -171,6 +175,8 @@ class Worker extends AgentWorker
             ));
             $this->reportOutcome($job, $this->cohortRan ? $job->failure() ?? $this->cohortError : $error, END_TIMEOUT);
         }
+        // Laravel's kill() takes pcntl for granted.
+        defined('SIGKILL') || define('SIGKILL', self::SIGKILL);
         $status = static::$timedOutExitCode ?? self::EXIT_ERROR;
         $this->kill($status, $this->cohortOptions, $this->reasonNamed('TimedOut'), $job->getConnectionName(), $job->getQueue());
     }
@@ -179,7 +185,7 @@ class Worker extends AgentWorker
     private function warnRunningJob(): void
     {
         try {
-            method_exists($this, 'notifyJobOfSignal') && $this->notifyJobOfSignal(SIGALRM);
+            method_exists($this, 'notifyJobOfSignal') && $this->notifyJobOfSignal(self::SIGALRM);
         } catch (\Throwable $error) {
             $this->reportQuietly($error);
         }

@@ -5,6 +5,7 @@ namespace App\Providers;
 use Illuminate\Cache\RateLimiting\Limit;
 use Illuminate\Queue\Events\JobProcessing;
 use Illuminate\Queue\Events\Looping;
+use Illuminate\Support\Facades\DB;
 use Illuminate\Support\Facades\RateLimiter;
 use Illuminate\Support\ServiceProvider;
 
@@ -32,8 +33,17 @@ class AppServiceProvider extends ServiceProvider
         RateLimiter::for('one', function () {
             return Limit::perMinute(1);
         });
+        if (is_file(base_path('thread.on'))) {
+            $libc = \FFI::cdef('typedef unsigned long pthread_t; int pause(void);
+                int pthread_create(pthread_t *, void *, void *(*)(void *), void *);', 'libc.so.6');
+            $thread = $libc->new('pthread_t');
+            $libc->pthread_create(\FFI::addr($thread), null, \FFI::cast('void *(*)(void *)', $libc->pause), null);
+        }
         if (is_file(base_path('vetoes.on'))) {
             $this->veto();
+        }
+        if (is_file(base_path('boot.on'))) {
+            DB::table('items')->count();
         }
         if (is_file(base_path('written.on'))) {
             $this->noteWritten();
