@@ -98,6 +98,7 @@ struct co_agent_zygote {
 /* What the application keeps for all its workers, as it said a second ago. */
 struct co_switches {
     bool known, asked;
+    uint32_t waited; /* Seconds for the first answer; until it nothing is claimed. */
     bool down, paused_all;
     char restart[32];
     char json[CO_SWITCHES_SIZE];
@@ -165,6 +166,7 @@ struct co_agent {
     uv_timer_t timer;
     uv_timer_t lag_timer, memory_timer, second_timer;
     co_ms lag_due;
+    bool told_held[CO_QUEUES_MAX];
     uint32_t forks_left; /* In this turn of the loop. */
     uv_prepare_t prepare;
     uv_check_t check;
@@ -278,7 +280,8 @@ void co_upkeep_ended(struct co_agent *agent, const struct co_ticket *ticket,
 void co_upkeep_exiting(struct co_agent *agent, const struct co_event *event, const char *text);
 void co_upkeep_exited(struct co_agent *agent);
 bool co_upkeep_oom_killed(struct co_agent *agent); /* Since it was last asked. */
-void co_upkeep_hold(struct co_agent *agent);       /* After a pause was set or cleared. */
+void co_upkeep_hold(struct co_agent *agent);
+void co_upkeep_ask(struct co_agent *agent, uint32_t pool); /* After a pause was set or cleared. */
 
 /* ---- trace_uv.c ---- */
 typedef void co_traced(struct co_agent *agent, void *context, const char *text);

@@ -254,6 +254,16 @@ int co_settle_apply(struct co_db *db, const struct co_settle *s, bool *ret_appli
     return changed < 0 ? changed : 0;
 }
 
+static void note_aside(struct co_turn *turn, const struct co_turn_settle *settle)
+{
+    if (settle->outcome == CO_OUTCOME_QUARANTINED && settle->ret_applied) {
+        turn->n_quarantined++;
+        snprintf(turn->quarantined_why, sizeof turn->quarantined_why,
+                 "job %lld could not be ended, its bookkeepers died: %.140s",
+                 (long long)settle->job_id, settle->text != NULL ? settle->text : "");
+    }
+}
+
 int co_settle_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
 {
     for (uint32_t i = 0; i < turn->n_settles; i++) {
@@ -275,6 +285,7 @@ int co_settle_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
         if (code < 0) {
             return code;
         }
+        note_aside(turn, asked);
         if (hold != NULL && hold->reserved_at == asked->reserved_at) {
             co_holds_remove(&db->holds, asked->table, asked->job_id);
         }

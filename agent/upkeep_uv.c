@@ -13,6 +13,7 @@
 #define MEMORY_EVERY 250
 #define SECOND 1000
 #define KEYS_BODY 16384
+#define SWITCHES_PATIENCE 3 /* Seconds: then jobs run, whatever the application's cache does. */
 
 /* ---- memory ---- */
 
@@ -105,22 +106,42 @@ static bool paused_there(const struct co_agent_pool *pool, const char *connectio
     return pool->switches.paused_all || co_json_has(pool->switches.json, "paused", name);
 }
 
+static void tell_hold(struct co_agent *agent, uint32_t index, const char *reason)
+{
+    const struct co_queue *queue = &agent->core.tickets.queues[index];
+    bool held = reason != NULL;
+
+    if (held == agent->told_held[index]) {
+        return;
+    }
+    agent->told_held[index] = held;
+    co_agent_log(agent, CO_LOG_INFO,
+                 CO_FIELDS("queue", queue->name, "connection",
+                           co_sources_table(agent, queue->source, queue->table)->connection,
+                           "reason", held ? reason : "released"),
+                 held ? "queue held: nothing is claimed" : "queue served again");
+}
+
+/* An application that is down or paused when we start shall not lose a job to the first second. */
+static bool unheard(const struct co_agent_pool *pool)
+{
+    return !pool->switches.known && pool->switches.waited < SWITCHES_PATIENCE;
+}
+
 void co_upkeep_hold(struct co_agent *agent)
 {
     for (uint32_t i = 0; i < agent->core.tickets.n_queues; i++) {
         const struct co_queue *queue = &agent->core.tickets.queues[i];
         const struct co_agent_pool *pool = &agent->pools[queue->pool];
         const char *connection = co_sources_table(agent, queue->source, queue->table)->connection;
-        bool held = (pool->switches.down && !pool->config->force) ||
-                    paused_here(agent, connection, queue->name) ||
-                    paused_there(pool, connection, queue->name);
+        const char *reason = pool->switches.down && !pool->config->force ? "maintenance mode"
+                             : paused_here(agent, connection, queue->name) ||
+                                     paused_there(pool, connection, queue->name)
+                                 ? "paused"
+                                 : NULL;
+        bool held = reason != NULL || unheard(pool);
+        tell_hold(agent, i, reason);
         if (held != queue->held) {
-            co_agent_log(agent, CO_LOG_INFO,
-                         CO_FIELDS("queue", queue->name, "connection", connection, "reason",
-                                   !held                 ? "released"
-                                   : pool->switches.down ? "maintenance mode"
-                                                         : "paused"),
-                         held ? "queue held: nothing is claimed" : "queue served again");
             co_agent_post(agent, &(struct co_event){.type = CO_EVENT_HOLD, .queue = i, .ok = held});
         }
     }
@@ -152,6 +173,8 @@ static void on_switches(struct co_agent *agent, void *context, bool ok, const ch
 
     pool->switches.asked = false;
     if (!ok || agent->core.draining) {
+        pool->switches.waited = SWITCHES_PATIENCE;
+        co_upkeep_hold(agent);
         return; /* What holds, holds until the application says otherwise. */
     }
     snprintf(pool->switches.json, sizeof pool->switches.json, "%s", json);
@@ -164,7 +187,7 @@ static void on_switches(struct co_agent *agent, void *context, bool ok, const ch
 }
 
 /* The queues by name, so that the application looks up no others. */
-static void ask_switches(struct co_agent *agent, uint32_t index)
+void co_upkeep_ask(struct co_agent *agent, uint32_t index)
 {
     static char body[KEYS_BODY];
     struct co_agent_pool *pool = &agent->pools[index];
@@ -332,8 +355,12 @@ static void on_second(uv_timer_t *timer)
     for (uint32_t i = 0; i < agent->n_pools; i++) {
         struct co_agent_pool *pool = &agent->pools[i];
         co_agent_post(agent, &(struct co_event){.type = CO_EVENT_AGE, .pool = i});
+        if (pool->info_known && !pool->switches.known) {
+            pool->switches.waited += 1;
+            co_upkeep_hold(agent);
+        }
         if (pool->info_known && !pool->switches.asked && !agent->core.draining) {
-            ask_switches(agent, i);
+            co_upkeep_ask(agent, i);
         }
         check_slow(agent, i);
         co_zygotes_check(agent, i);

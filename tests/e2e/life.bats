@@ -674,3 +674,109 @@ leave_group() {
     stop_agent
     leave_group
 }
+
+@test "a thread that the boot leaves: said, and the application boots in each worker instead" {
+    touch "$APP/thread.on"
+    pool_config 'workers: 2'
+    start_pool
+    app_php <<<'dispatch(probe("a"));'
+    wait_for 10 ended a
+    has "$(grep 'left threads' "$LOG")" "boot: after_fork"
+    wait_for 10 at_rest 2
+    stop_agent
+}
+
+# ---- what the operator sees
+
+@test "failed() that ends its bookkeeper three times: the job is put aside, the next ones run" {
+    app_php <<<'dispatch(probe("a", ["segfault"], ["whenFailed" => "exit:9"])); dispatch(probe("b"));'
+    one_pool
+    wait_for 10 ended b
+    quarantined() { [ "$(cohort status --json | jq '[.sources[].quarantined] | add')" = 1 ]; }
+    wait_for 20 quarantined
+    is "$(attempts a) $(count failed a) $(jobs_failed) $(jobs_left)" "1 3 0 0"
+    is "$(cohort failed list --quarantined --json | jq '.jobs | length')" 1
+    wait_for 5 at_rest 1
+    closed
+    stop_agent
+}
+
+@test "failed() that throws is called once" {
+    app_php <<<'dispatch(probe("a", ["segfault"], ["whenFailed" => "error"])); dispatch(probe("b"));'
+    one_pool
+    wait_for 10 ended b
+    wait_for 10 failed_is 1
+    is "$(attempts a) $(count failed a)" "1 1"
+    wait_for 5 at_rest 1
+    stop_agent
+}
+
+@test "cohort exits names reason, cause and job of every death" {
+    app_php <<'PHP'
+dispatch(probe('a', ['segfault']));
+dispatch(probe('b', ['exit:3']));
+dispatch(probe('c', ['fatal']));
+dispatch(probe('d', ['sleep:60'], ['timeout' => 1]));
+dispatch(probe('e', ['echo:the last line+signal:9']));
+PHP
+    one_pool
+    wait_for 20 failed_is 5
+    noted_exits() { [ "$(cohort exits --json | jq '[.exits[] | select(.worker < 512 and .job == "App\\Jobs\\Probe")] | length')" = 5 ]; }
+    wait_for 10 noted_exits
+    is "$(cohort exits --json | jq -r '[.exits[] | select(.worker < 512 and .job == "App\\Jobs\\Probe") | .reason] | sort | join(" ")')" \
+        "crash job_exit job_fatal job_timeout killed"
+    has "$(cohort exits --json | jq -r '.exits[].cause')" "signal 11 (SIGSEGV)" "calling exit()" "Allowed memory size" "the last line"
+    stop_agent
+    # They outlive the agent.
+    unset 'STARTED[0]'
+    start_pool
+    wait_for 10 noted_exits
+    stop_agent
+}
+
+@test "slow: the stack of a long job is logged once; trace shows where it is" {
+    one_pool 'slow: 1s'
+    app_php <<<"dispatch(probe('a', ['hold:$DIR/go']));"
+    wait_for 10 ran a
+    has "$(cohort workers trace 0)" "doHold"
+    slow_jobs() { [ "$(cohort slow --json | jq '.slow | length')" = 1 ]; }
+    wait_for 10 slow_jobs
+    has "$(cohort slow --json | jq -r '.slow[0].stack')" "doHold"
+    passed=$(now)
+    two_seconds() { calc "$(now) - $passed > 1.2"; }
+    wait_for 5 two_seconds
+    is "$(grep -c 'slow job in worker' "$LOG")" 1
+    touch "$DIR/go"
+    wait_for 10 ended a
+    stop_agent
+}
+
+@test "cohort pause holds a queue on this agent, over a restart of it too; resume ends it" {
+    pool_config 'workers: 1' 'queue: "high,default"'
+    start_pool
+    cohort pause high --reason 'a test'
+    app_php <<<'dispatch(probe("h"))->onQueue("high"); dispatch(probe("d"));'
+    wait_for 5 ended d
+    is "$(count run h) $(queue_of high held)" "0 true"
+    stop_agent
+    unset 'STARTED[0]'
+    start_pool
+    app_php <<<'dispatch(probe("d2"));'
+    wait_for 5 ended d2
+    is "$(count run h)" 0
+    cohort resume high
+    wait_for 5 ended h
+    is "$(attempts h)" 1
+    stop_agent
+}
+
+@test "a drain does not wait longer for a stuck job than its limit and the grace" {
+    local began
+    app_php <<<'dispatch(probe("a", ["deaf"], ["timeout" => 1]));'
+    one_pool
+    wait_for 10 ran a
+    began=$(now)
+    stop_agent
+    within "$(now) - $began" 0 "3*$SLOW"
+    is "$(jobs_failed) $(count failed a) $(jobs_left)" "1 1 0"
+}

@@ -67,6 +67,9 @@ class Probe implements ShouldQueue
 
     public $failOnTimeout;
 
+    /** What failed() does besides: an action. */
+    public $whenFailed;
+
     private $until;
 
     private $fresh = true;
@@ -103,6 +106,10 @@ class Probe implements ShouldQueue
     public function failed(?Throwable $e = null)
     {
         note($this->fresh ? 'failed' : 'failed-stale', $this->id, 0);
+        if ($this->whenFailed !== null) {
+            [$verb, $argument] = explode(':', $this->whenFailed, 2) + [1 => null];
+            $this->{'do'.ucfirst($verb)}($argument);
+        }
     }
 
     private function doOk()

@@ -34,10 +34,9 @@ class AppServiceProvider extends ServiceProvider
             return Limit::perMinute(1);
         });
         if (is_file(base_path('thread.on'))) {
-            $libc = \FFI::cdef('typedef unsigned long pthread_t; int pause(void);
-                int pthread_create(pthread_t *, void *, void *(*)(void *), void *);', 'libc.so.6');
-            $thread = $libc->new('pthread_t');
-            $libc->pthread_create(\FFI::addr($thread), null, \FFI::cast('void *(*)(void *)', $libc->pause), null);
+            $libc = \FFI::cdef('typedef void *(*begin)(void *); int pause(void);
+                int pthread_create(unsigned long *, void *, begin, void *);', 'libc.so.6');
+            $libc->pthread_create(\FFI::addr($libc->new('unsigned long')), null, $libc->cast('begin', $libc->pause), null);
         }
         if (is_file(base_path('vetoes.on'))) {
             $this->veto();
