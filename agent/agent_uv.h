@@ -104,6 +104,12 @@ struct co_switches {
     char json[CO_SWITCHES_SIZE];
 };
 
+/* A job by name, for the note of its worker's exit. */
+struct co_agent_job {
+    char queue[CO_REPORT_TEXT_SIZE], name[CO_REPORT_TEXT_SIZE];
+    char uuid[40], id[24];
+};
+
 struct co_agent_pool {
     const struct co_pool_config *config;
     const struct co_app_config *app;
@@ -124,6 +130,8 @@ struct co_agent_pool {
     /* The last line of output under the job it has; and why it ends, as it or we said before. */
     char last_line[CO_PLACES_MAX][320];
     char last_words[CO_PLACES_MAX][320];
+    struct co_agent_job
+        timed_out[CO_PLACES_MAX]; /* Settled by its handler, whose worker dies now. */
     uint64_t rss[CO_PLACES_MAX];
     uint64_t slow_logged[CO_WORKERS_MAX]; /* By place: the last ticket that was. */
     bool info_asked;

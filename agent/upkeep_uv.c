@@ -265,11 +265,24 @@ static void check_slow(struct co_agent *agent, uint32_t index)
 
 /* ---- notes ---- */
 
+static void name_job(const struct co_agent *agent, const struct co_ticket *ticket,
+                     struct co_agent_job *job)
+{
+    snprintf(job->queue, sizeof job->queue, "%.*s", (int)sizeof job->queue - 1,
+             agent->core.tickets.queues[ticket->queue].name);
+    snprintf(job->name, sizeof job->name, "%s", ticket->facts.display_name);
+    snprintf(job->uuid, sizeof job->uuid, "%s", ticket->facts.uuid);
+    snprintf(job->id, sizeof job->id, "%lld", (long long)ticket->job_id);
+}
+
 void co_upkeep_ended(struct co_agent *agent, const struct co_ticket *ticket,
                      const struct co_end_msg *end)
 {
     const struct co_queue *queue = &agent->core.tickets.queues[ticket->queue];
 
+    if ((end->flags & CO_END_TIMEOUT) != 0) { /* The handler's last word: its process ends too. */
+        name_job(agent, ticket, &agent->pools[ticket->pool].timed_out[ticket->worker]);
+    }
     co_minutes_add(
         &agent->minutes,
         &(struct co_minutes_end){
@@ -291,6 +304,7 @@ void co_upkeep_exiting(struct co_agent *agent, const struct co_event *event, con
     const struct co_pool_worker *worker =
         &agent->core.pools[event->pool].pool.workers[event->worker];
     const struct co_ticket *ticket = co_tickets_get(&agent->core.tickets, worker->ticket);
+    struct co_agent_job *job = &pool->timed_out[event->worker];
     struct co_report_exit *note = &agent->exit_note;
 
     *note = (struct co_report_exit){
@@ -306,12 +320,13 @@ void co_upkeep_exiting(struct co_agent *agent, const struct co_event *event, con
     snprintf(note->cause, sizeof note->cause, "%.*s", (int)sizeof note->cause - 1, text);
     pool->rss[event->worker] = 0;
     if (ticket != NULL) {
-        snprintf(note->queue, sizeof note->queue, "%.*s", (int)sizeof note->queue - 1,
-                 agent->core.tickets.queues[ticket->queue].name);
-        snprintf(note->job, sizeof note->job, "%s", ticket->facts.display_name);
-        snprintf(note->uuid, sizeof note->uuid, "%s", ticket->facts.uuid);
-        snprintf(note->job_id, sizeof note->job_id, "%lld", (long long)ticket->job_id);
+        name_job(agent, ticket, job);
     }
+    snprintf(note->queue, sizeof note->queue, "%s", job->queue);
+    snprintf(note->job, sizeof note->job, "%s", job->name);
+    snprintf(note->uuid, sizeof note->uuid, "%s", job->uuid);
+    snprintf(note->job_id, sizeof note->job_id, "%s", job->id);
+    *job = (struct co_agent_job){0};
 }
 
 void co_upkeep_exited(struct co_agent *agent)

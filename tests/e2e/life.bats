@@ -271,7 +271,7 @@ PHP
     is "$(exits "$2")" 3
     is "$(curl -s "http://$HTTP/metrics" | awk '/^cohort_worker_exits_total/ { n += $2 } END { print n }')" 3
     # The next job does not wait for the dead.
-    within "$(times run b) - $(times run a | head -n 1)" -1 "0.5*$SLOW+$4"
+    within "$(times run b) - $(times run a | head -n 1)" -1 "1.5*$SLOW+$4"
     wait_for 5 at_rest "$(pool_of workers_wanted)"
     app_php <<<'App\Jobs\Alone::dispatch("a");'
     wait_for 5 ended a
