@@ -109,7 +109,8 @@ static void obey(struct co_agent *agent, const struct co_action *action)
 {
     switch (action->type) {
     case CO_ACTION_ZYGOTE:
-        co_workers_zygote(agent, action->pool);
+        agent->pools[action->pool].boot_began = (co_unix)(co_agent_wall_ms() / 1000);
+        co_zygotes_start(agent, action->pool);
         return;
     case CO_ACTION_FORK:
         co_workers_fork(agent, action->pool, action->worker);
@@ -123,6 +124,12 @@ static void obey(struct co_agent *agent, const struct co_action *action)
     case CO_ACTION_KILL:
         co_workers_kill(agent, action->pool, action->worker);
         return;
+    case CO_ACTION_TIMEOUT:
+        co_workers_timeout(agent, action->pool, action->worker, action->ticket);
+        return;
+    case CO_ACTION_BOOKKEEP:
+        co_workers_bookkeep(agent, action->pool, action->worker, action->ticket);
+        return;
     case CO_ACTION_TURN:
         co_sources_turn(agent, action->source);
         return;
@@ -130,7 +137,7 @@ static void obey(struct co_agent *agent, const struct co_action *action)
         forget(agent, action);
         return;
     case CO_ACTION_END_ZYGOTE:
-        co_workers_end_zygote(agent, action->pool);
+        co_zygotes_end(agent, action->pool);
         return;
     case CO_ACTION_DRAINED:
         leave(agent);
@@ -138,20 +145,48 @@ static void obey(struct co_agent *agent, const struct co_action *action)
     }
 }
 
-/* Deaths nobody ordered are worth a warning. */
-static void log_exit(struct co_agent *agent, const struct co_event *event)
+/* Deaths nobody ordered are worth a warning, but those of boots whose error has been told, and but
+ * for the many of one moment. */
+static void log_death(struct co_agent *agent, const struct co_event *event)
 {
     enum co_exit_reason reason = agent->core.last_exit;
-    bool expected = reason <= CO_EXIT_OPERATOR;
+    struct co_agent_pool *pool = &agent->pools[event->pool];
+    bool told = reason == CO_EXIT_BOOT_FAILURE && event->signal == 0 && pool->boot_error[0] != '\0';
+    bool expected = reason <= CO_EXIT_OPERATOR || told;
+    uint32_t suppressed = 0;
     char status[48];
 
+    if (!expected && !co_log_allow(&pool->death_limit, CO_DEATH_BURST, agent->now, &suppressed)) {
+        return;
+    }
+    if (suppressed > 0) {
+        co_agent_log(
+            agent, CO_LOG_WARN, CO_FIELDS("pool", pool->config->name),
+            "%u deaths of workers left out: more than %d in a second; cohort exits has them",
+            suppressed, CO_DEATH_BURST);
+    }
     snprintf(status, sizeof status, event->signal != 0 ? "signal %d" : "exit code %d",
              event->signal != 0 ? event->signal : event->exit_code);
-    co_agent_log(agent, expected ? CO_LOG_DEBUG : CO_LOG_WARN,
-                 CO_FIELDS("pool", agent->pools[event->pool].config->name, "reason",
-                           co_exit_name(reason), "status", status),
-                 event->worker == CO_POOL_CONTROL ? "control worker -> dead" : "worker %u -> dead",
-                 event->worker);
+    co_agent_log(
+        agent, expected ? CO_LOG_DEBUG : CO_LOG_WARN,
+        CO_FIELDS("pool", pool->config->name, "reason", co_exit_name(reason), "status", status),
+        event->worker >= CO_PLACE_BOOKKEEPER ? "bookkeeper -> dead"
+        : event->worker >= CO_PLACE_CONTROL  ? "control worker -> dead"
+                                             : "worker %u -> dead",
+        event->worker);
+}
+
+static void log_exit(struct co_agent *agent, const struct co_event *event)
+{
+    free(agent->core.orphan_text);
+    agent->core.orphan_text = NULL;
+    co_upkeep_exited(agent);
+    if (agent->core.circuit_opened) {
+        co_agent_log(agent, CO_LOG_ERROR, CO_FIELDS("pool", agent->pools[event->pool].config->name),
+                     "circuit open: too many workers died; one probe at a time is made until one "
+                     "completes a job");
+    }
+    log_death(agent, event);
 }
 
 static void step_one(struct co_agent *agent, struct co_event *event)
@@ -160,6 +195,11 @@ static void step_one(struct co_agent *agent, struct co_event *event)
     co_core_step(&agent->core, event, &agent->update);
     if (event->type == CO_EVENT_EXITED) {
         log_exit(agent, event);
+    }
+    if (event->type == CO_EVENT_ENDED && agent->core.circuit_closed) {
+        agent->core.circuit_closed = false;
+        co_agent_log(agent, CO_LOG_INFO, CO_FIELDS("pool", agent->pools[event->pool].config->name),
+                     "circuit closed: the probe has completed a job");
     }
     if (event->type == CO_EVENT_TURN) {
         co_turn_reset(event->turn); /* The core has what it needs; an action may fill it anew. */
@@ -172,7 +212,7 @@ static void step_one(struct co_agent *agent, struct co_event *event)
 static void on_timer(uv_timer_t *timer);
 static struct co_view *fill_view(struct co_agent *agent);
 
-static void arm(struct co_agent *agent)
+static void arm(struct co_agent *agent, bool at_once)
 {
     co_ms deadline = co_core_deadline(&agent->core, agent->now);
     co_ms wait;
@@ -181,7 +221,7 @@ static void arm(struct co_agent *agent)
         agent->drain_at + agent->config.drain_deadline < deadline) {
         deadline = agent->drain_at + agent->config.drain_deadline;
     }
-    wait = deadline <= agent->now ? 0 : deadline - agent->now;
+    wait = at_once || deadline <= agent->now ? 0 : deadline - agent->now;
     wait = wait > 60000 ? 60000 : wait;
     uv_timer_start(&agent->timer, on_timer, wait, 0);
 }
@@ -243,6 +283,7 @@ static void on_lag(uv_timer_t *timer)
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct co_agent *agent = prepare->loop->data;
+    bool more;
 
     for (;;) {
         while (co_workers_read(agent)) {
@@ -258,8 +299,9 @@ static void on_prepare(uv_prepare_t *prepare)
             co_bell_awake(agent->pools[i].bell);
         }
     }
+    more = co_workers_fork_on(agent);
     agent->now = co_agent_clock();
-    arm(agent);
+    arm(agent, more);
 }
 
 static void on_check(uv_check_t *check)
@@ -298,6 +340,23 @@ void co_agent_drain(struct co_agent *agent, const char *why)
     co_agent_step(agent);
 }
 
+void co_agent_reload(struct co_agent *agent, uint32_t pool, const char *why)
+{
+    co_agent_log(agent, CO_LOG_INFO,
+                 CO_FIELDS("pool", agent->pools[pool].config->name, "reason", why),
+                 "reload: a new generation boots, workers are replaced one by one");
+    agent->pools[pool].boot_error[0] = '\0';
+    co_agent_post(agent, &(struct co_event){.type = CO_EVENT_RELOAD, .pool = pool});
+    co_agent_step(agent);
+}
+
+static void reload_all(struct co_agent *agent, const char *why)
+{
+    for (uint32_t i = 0; i < agent->n_pools; i++) {
+        co_agent_reload(agent, i, why);
+    }
+}
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
     struct co_agent *agent = handle->loop->data;
@@ -305,6 +364,8 @@ static void on_signal(uv_signal_t *handle, int signum)
     if (signum == SIGCHLD) {
         co_workers_reap(agent);
         co_agent_step(agent);
+    } else if (signum == SIGUSR2) {
+        reload_all(agent, "SIGUSR2");
     } else {
         char name[16];
         snprintf(name, sizeof name, "%s",
@@ -359,9 +420,6 @@ static void view_pool(const struct co_agent_pool *pool, struct co_view_pool *out
     out->output_lines = pool->output_lines;
     out->output_suppressed = pool->output_suppressed;
     out->handover = pool->handover;
-    for (uint32_t i = 0; i < out->n_workers; i++) {
-        out->workers[i].generation = pool->generation;
-    }
 }
 
 static void view_source(const struct co_agent_source *source, struct co_view_source *out)
@@ -469,6 +527,7 @@ static int open_loop(struct co_agent *agent, struct co_err *err)
     watch_signal(agent, SIGTERM);
     watch_signal(agent, SIGINT);
     watch_signal(agent, SIGQUIT);
+    watch_signal(agent, SIGUSR2);
     agent->lag_due = co_agent_clock() + LAG_EVERY;
     uv_timer_start(&agent->lag_timer, on_lag, LAG_EVERY, 0);
     return CO_OK;
@@ -486,6 +545,9 @@ static int start(struct co_agent *agent, struct co_err *err)
     }
     if (code == CO_OK) {
         code = co_workers_open(agent, err);
+    }
+    if (code == CO_OK) {
+        code = co_upkeep_open(agent, err);
     }
     if (code == CO_OK) {
         code = co_sources_open(agent, err);
@@ -506,6 +568,7 @@ static void finish(struct co_agent *agent)
     uv_check_stop(&agent->check);
     uv_timer_stop(&agent->timer);
     uv_timer_stop(&agent->lag_timer);
+    co_upkeep_close(agent);
     co_workers_close(agent);
     co_sources_close(agent);
     co_admin_close(&agent->admin);

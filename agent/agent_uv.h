@@ -1,7 +1,11 @@
 /* The agent on its libuv loop: turns what happens into events of the core and does what it says.
  *
  *     agent_uv.c     the loop itself: events, actions, timers, signals
- *     workers_uv.c   zygotes, workers, their wires and their output
+ *     zygotes_uv.c   starting and replacing zygotes
+ *     workers_uv.c   workers: hand-over, what they say, their deaths
+ *     output_uv.c    what zygotes and workers write
+ *     upkeep_uv.c    by the clock: memory, pauses and switches, slow log, notes for state.db
+ *     trace_uv.c     the PHP stack of a running worker
  *     sources_uv.c   turns, wake-ups by inotify, what the application said of its queues
  *     requests_uv.c  the control socket and questions to the application
  *     overview.c     the view (pure)
@@ -17,11 +21,13 @@
 #include <uv.h>
 
 #include "agent/admin_uv.h"
+#include "agent/cgroup_os.h"
 #include "agent/control_uv.h"
 #include "agent/core.h"
 #include "agent/proc_os.h"
 #include "agent/serve.h"
 #include "agent/source_sqlite.h"
+#include "agent/state_sqlite.h"
 #include "agent/wire_os.h"
 #include "proto/config.h"
 #include "proto/control.h"
@@ -33,6 +39,10 @@
 #define CO_OUTPUT_LINE 4096
 #define CO_ASKS_MAX 64
 #define CO_STRANGERS_MAX 64
+#define CO_DEATH_BURST 20        /* Lines about deaths, likewise. */
+#define CO_OUTPUT_BURST 50       /* Lines a second and pool. */
+#define CO_OUTPUT_ZYGOTE 100000u /* A zygote's number behind it. */
+#define CO_SWITCHES_SIZE 8192
 
 struct co_agent;
 
@@ -41,7 +51,7 @@ struct co_output {
     uv_poll_t poll;
     struct co_agent *agent;
     uint32_t pool;
-    uint32_t worker; /* UINT32_MAX: the zygote. */
+    uint32_t worker; /* Its place, or CO_OUTPUT_ZYGOTE and on. */
     int fd;
     size_t used;
     char line[CO_OUTPUT_LINE];
@@ -61,6 +71,7 @@ struct co_ask {
     bool used;
     uint64_t ticket;
     uint32_t pool;
+    uint32_t worker; /* Who was asked, once sent. */
     bool sent;
     co_ms deadline;
     char name[CO_CONTROL_OP_SIZE];
@@ -69,30 +80,67 @@ struct co_ask {
     void *context;
 };
 
+struct co_agent_zygote {
+    pid_t pid; /* 0: none. */
+    int control_fd;
+    uint32_t pool;
+    uv_poll_t poll;
+    bool polling;
+    bool booted;
+    bool retired; /* Replaced by a reload. */
+    bool said_why;
+    co_ms started;
+    co_ms asked_at; /* A fork it has not answered yet; 0: none. */
+    struct co_output *output;
+    char boot_text[CO_ZYGOTE_TEXT_SIZE]; /* What the boot wrote, for its error. */
+};
+
+/* What the application keeps for all its workers, as it said a second ago. */
+struct co_switches {
+    bool known, asked;
+    uint32_t waited; /* Seconds for the first answer; until it nothing is claimed. */
+    bool down, paused_all;
+    char restart[32];
+    char json[CO_SWITCHES_SIZE];
+};
+
+/* A job by name, for the note of its worker's exit. */
+struct co_agent_job {
+    char queue[CO_REPORT_TEXT_SIZE], name[CO_REPORT_TEXT_SIZE];
+    char uuid[40], id[24];
+};
+
 struct co_agent_pool {
     const struct co_pool_config *config;
     const struct co_app_config *app;
-    pid_t zygote;
-    int control_fd;
-    uv_poll_t control_poll;
-    bool control_polling;
-    bool zygote_booted;
-    uint32_t generation;
+    enum co_boot boot; /* As configured, or after_fork when threads forbid preload. */
+    struct co_agent_zygote zygotes[2];
+    int current; /* The one that forks; -1: none. */
+    co_unix boot_began;
     uint32_t lives;
-    struct co_output *zygote_output;
-    char boot_text[CO_ZYGOTE_TEXT_SIZE]; /* What the boot said, for its error. */
     char boot_error[CO_TEXT_SIZE];
     bool booted_once;
     char php_version[32];
     struct co_bell *bell;
-    struct co_link *links[CO_WORKERS_MAX + 1];
-    struct co_output *outputs[CO_WORKERS_MAX + 1];
+    struct co_link *links[CO_PLACES_MAX];
+    uint32_t links_top;             /* No job worker had a link at or behind this place. */
+    bool fork_waits[CO_PLACES_MAX]; /* To be made as soon as loop and zygote allow. */
+    uint32_t n_fork_waits;
+    struct co_output *outputs[CO_PLACES_MAX];
+    /* The last line of output under the job it has; and why it ends, as it or we said before. */
+    char last_line[CO_PLACES_MAX][320];
+    char last_words[CO_PLACES_MAX][320];
+    struct co_agent_job
+        timed_out[CO_PLACES_MAX]; /* Settled by its handler, whose worker dies now. */
+    uint64_t rss[CO_PLACES_MAX];
+    uint64_t slow_logged[CO_WORKERS_MAX]; /* By place: the last ticket that was. */
     bool info_asked;
     bool info_known;
     struct co_app_info info;
     struct co_serve serve;
+    struct co_switches switches;
     uint64_t output_lines, output_suppressed;
-    struct co_log_limit output_limit;
+    struct co_log_limit output_limit, death_limit;
     struct co_hist handover;
 };
 
@@ -124,8 +172,10 @@ struct co_agent {
     co_ms started;
     uv_loop_t loop;
     uv_timer_t timer;
-    uv_timer_t lag_timer;
+    uv_timer_t lag_timer, memory_timer, second_timer;
     co_ms lag_due;
+    bool told_held[CO_QUEUES_MAX];
+    uint32_t forks_left; /* In this turn of the loop. */
     uv_prepare_t prepare;
     uv_check_t check;
     uv_poll_t wake_poll;
@@ -159,6 +209,13 @@ struct co_agent {
     struct co_hist loop_lag;
     uint64_t log_messages[4];
     enum co_log_format log_format;
+    struct co_state *state;
+    uint32_t n_pauses;
+    struct co_state_pause pauses[CO_STATE_PAUSES_MAX];
+    struct co_minutes minutes;
+    struct co_report_exit exit_note; /* Of the worker whose end is being worked on. */
+    struct co_cgroup cgroup;
+    uint64_t oom_kills;
     uint32_t drains; /* Times we were told to. */
     co_ms drain_at;
     bool leaving;
@@ -182,12 +239,38 @@ uint64_t co_agent_clock_us(void);
 uint64_t co_agent_wall_ms(void);
 const struct co_view *co_agent_view(void *agent);
 
+void co_agent_reload(struct co_agent *agent, uint32_t pool, const char *why);
+
+/* ---- zygotes_uv.c ---- */
+struct co_agent_zygote *co_zygotes_current(struct co_agent_pool *pool);
+void co_zygotes_start(struct co_agent *agent, uint32_t pool);
+int co_zygotes_spawn_worker(struct co_agent *agent, uint32_t pool, const struct co_zygote_msg *seat,
+                            pid_t *ret_pid, int *ret_output, struct co_err *err);
+void co_zygotes_read(struct co_agent *agent); /* What they said and nobody heard yet. */
+void co_zygotes_boot_failed(struct co_agent *agent, uint32_t pool, const char *text);
+void co_zygotes_ended(struct co_agent *agent, uint32_t pool, pid_t pid, int exit_code, int signal);
+void co_zygotes_end(struct co_agent *agent, uint32_t pool);
+void co_zygotes_check(struct co_agent *agent, uint32_t pool); /* Does one hang? */
+void co_zygotes_close(struct co_agent_pool *pool);
+
+/* ---- output_uv.c ---- */
+struct co_output *co_output_open(struct co_agent *agent, uint32_t pool, uint32_t worker, int fd);
+void co_output_last(struct co_output **output); /* Its last words, then close. */
+
 /* ---- workers_uv.c ---- */
 int co_workers_open(struct co_agent *agent, struct co_err *err);
-void co_workers_zygote(struct co_agent *agent, uint32_t pool);
-void co_workers_end_zygote(struct co_agent *agent, uint32_t pool);
+/* In this turn of the loop or one of the next. */
 void co_workers_fork(struct co_agent *agent, uint32_t pool, uint32_t worker);
+void co_workers_fork_cancel(struct co_agent *agent, uint32_t pool, uint32_t worker);
+/* Once a turn: go on with what waits; true when another turn must follow at once. */
+bool co_workers_fork_on(struct co_agent *agent);
+void co_workers_forget_words(struct co_agent_pool *pool, uint32_t worker);
+void co_workers_forked(struct co_agent *agent, uint32_t pool, uint32_t worker, pid_t pid);
+void co_workers_exited(struct co_agent *agent, uint32_t pool, uint32_t worker, int exit_code,
+                       int signal);
 void co_workers_give(struct co_agent *agent, uint32_t pool, uint32_t worker, uint64_t ticket);
+void co_workers_bookkeep(struct co_agent *agent, uint32_t pool, uint32_t worker, uint64_t ticket);
+void co_workers_timeout(struct co_agent *agent, uint32_t pool, uint32_t worker, uint64_t ticket);
 void co_workers_stop(struct co_agent *agent, uint32_t pool, uint32_t worker);
 void co_workers_kill(struct co_agent *agent, uint32_t pool, uint32_t worker);
 void co_workers_settled(struct co_agent *agent, uint64_t ticket);
@@ -196,6 +279,21 @@ bool co_workers_empty(struct co_agent *agent);
 void co_workers_scan(struct co_agent *agent); /* Slots, for begun tickets. */
 void co_workers_reap(struct co_agent *agent);
 void co_workers_close(struct co_agent *agent);
+
+/* ---- upkeep_uv.c ---- */
+int co_upkeep_open(struct co_agent *agent, struct co_err *err);
+void co_upkeep_close(struct co_agent *agent);
+void co_upkeep_ended(struct co_agent *agent, const struct co_ticket *ticket,
+                     const struct co_end_msg *end);
+void co_upkeep_exiting(struct co_agent *agent, const struct co_event *event, const char *text);
+void co_upkeep_exited(struct co_agent *agent);
+bool co_upkeep_oom_killed(struct co_agent *agent); /* Since it was last asked. */
+void co_upkeep_hold(struct co_agent *agent);
+void co_upkeep_ask(struct co_agent *agent, uint32_t pool); /* After a pause was set or cleared. */
+
+/* ---- trace_uv.c ---- */
+typedef void co_traced(struct co_agent *agent, void *context, const char *text);
+void co_trace_start(struct co_agent *agent, pid_t pid, bool json, co_traced *done, void *context);
 
 /* ---- sources_uv.c ---- */
 void co_sources_ask(struct co_agent *agent, uint32_t pool); /* Which queues has the app? */
@@ -213,7 +311,7 @@ void co_requests_ask(struct co_agent *agent, uint32_t pool, const char *name, co
                      co_answer *answer, void *context);
 void co_requests_reply(struct co_agent *agent, uint32_t pool, uint64_t ticket, bool ok,
                        const char *json);
-void co_requests_control_gone(struct co_agent *agent, uint32_t pool);
+void co_requests_control_gone(struct co_agent *agent, uint32_t pool, uint32_t worker);
 void co_requests_send(struct co_agent *agent); /* What waits for a control worker. */
 
 #endif /* CO_AGENT_AGENT_UV_H */

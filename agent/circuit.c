@@ -133,6 +133,13 @@ void co_circuit_forked(struct co_circuit *circuit, uint32_t worker)
     }
 }
 
+void co_circuit_unforked(struct co_circuit *circuit, uint32_t worker)
+{
+    if (circuit->state == CO_CIRCUIT_PROBING && circuit->probe == worker) {
+        circuit->state = CO_CIRCUIT_OPEN; /* Its time has come already. */
+    }
+}
+
 co_ms co_circuit_deadline(const struct co_circuit *circuit)
 {
     return circuit->state == CO_CIRCUIT_OPEN ? circuit->probe_at : UINT64_MAX;

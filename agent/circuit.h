@@ -60,6 +60,9 @@ bool co_circuit_allows(const struct co_circuit *circuit, co_ms now);
 /* It was: into this place. */
 void co_circuit_forked(struct co_circuit *circuit, uint32_t worker);
 
+/* It never came to be, through no fault of its own: another may try at once. */
+void co_circuit_unforked(struct co_circuit *circuit, uint32_t worker);
+
 /* When the next probe is due; UINT64_MAX if none. */
 co_ms co_circuit_deadline(const struct co_circuit *circuit);
 

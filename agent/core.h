@@ -4,7 +4,7 @@
  *                                   worker, have a turn with a source, forget a ticket, exit
  *
  * Pure: no clock, no system call, no memory of its own. It puts the pools, the tickets and the
- * sources together; agent/loop_uv.c obeys, tests/agent/test_core.c plays it. */
+ * sources together; agent/agent_uv.c obeys, tests/agent/test_core.c plays it. */
 
 #ifndef CO_AGENT_CORE_H
 #define CO_AGENT_CORE_H
@@ -30,6 +30,11 @@ enum co_event_type {
     CO_EVENT_EXITED,      /* pool, worker, exit_code, signal; ok = its slot says it began */
     CO_EVENT_TURN,        /* source, turn (back, good or bad), wall_ms */
     CO_EVENT_CHANGED,     /* source: somebody wrote to the file */
+    CO_EVENT_ENDING,      /* pool, worker, ticket: after TIMEOUT; ok = it was running */
+    CO_EVENT_MEMORY,      /* pool, worker: it is over its limit */
+    CO_EVENT_AGE,         /* pool: look at the workers' ages */
+    CO_EVENT_RELOAD,      /* pool: a new generation */
+    CO_EVENT_HOLD,        /* queue: ok = paused or in maintenance, else not any more */
     CO_EVENT_DRAIN,       /* ok = fast: give running jobs back and end their workers */
 };
 
@@ -40,10 +45,16 @@ struct co_event {
     uint64_t ticket;
     int32_t pid;
     int exit_code, signal;
+    uint32_t queue;
     bool ok;
+    bool current;     /* ZYGOTE_DOWN: it was the one that forks. */
+    bool by_oom;      /* EXITED: the kernel ended it for memory. */
+    bool over_memory; /* ENDED: its worker is over job.memory. */
+    bool timed_out;   /* ENDED: written by the handler of a time limit. */
     enum co_outcome outcome;
     uint32_t delay_s;
     uint32_t run_us;
+    uint32_t cycle_us; /* ENDED: from hand-over to outcome; 0: not measured. */
     bool record;
     char *text; /* Opaque; taken by the core (it comes back with a settle or a FORGET). */
     struct co_turn *turn;
@@ -56,6 +67,8 @@ enum co_action_type {
     CO_ACTION_GIVE,       /* pool, worker, ticket */
     CO_ACTION_STOP,       /* pool, worker: send STOP. */
     CO_ACTION_KILL,       /* pool, worker: SIGKILL to the group. */
+    CO_ACTION_TIMEOUT,    /* pool, worker, ticket: swap the slot, wake its handler, say ENDING. */
+    CO_ACTION_BOOKKEEP,   /* pool, worker, ticket: give it to the bookkeeper. */
     CO_ACTION_TURN,       /* source: call co_core_fill() and submit. */
     CO_ACTION_FORGET,     /* ticket: settled or gone; free what it owns, then co_core_forget(). */
     CO_ACTION_END_ZYGOTE, /* pool: no workers left, close it. */
@@ -86,6 +99,10 @@ struct co_core {
         bool present;
         bool drained; /* END_ZYGOTE was said. */
         struct co_hist wait, service;
+        co_ms kill_grace;
+        double cycle_us; /* Moving average from hand-over to outcome; 0: not known. */
+        co_ms last_end;  /* Of the last outcome. */
+        co_ms deadline;  /* The earliest of its tickets'. */
         uint32_t rotate[CO_SOURCES_MAX]; /* Whose turn it is among queues of one rank. */
     } pools[CO_POOLS_MAX];
     uint32_t n_sources;
@@ -95,14 +112,18 @@ struct co_core {
     bool draining;
     bool drain_fast;
     bool drained;
-    enum co_exit_reason last_exit;      /* Reason of the worker of the last EXITED event. */
-    uint32_t index[CO_TICKETS_MAX * 2]; /* Tickets by job, rebuilt where it is needed. */
+    co_ms drain_at;
+    bool circuit_opened, circuit_closed; /* By the last EXITED, by the last ENDED. */
+    char *orphan_text;                   /* Of the last EXITED: nobody took it, free it. */
+    enum co_exit_reason last_exit;       /* Reason of the worker of the last EXITED event. */
+    uint32_t index[CO_TICKETS_MAX * 2];  /* Tickets by job, rebuilt where it is needed. */
     uint64_t fenced; /* Outcomes the source did not take: the job was another's. */
 };
 
 void co_core_init(struct co_core *core);
+/* seed is for the jitter of limits. */
 uint32_t co_core_add_pool(struct co_core *core, const struct co_pool_config *config,
-                          uint32_t workers);
+                          uint32_t workers, uint64_t seed, co_ms now);
 int co_core_add_source(struct co_core *core, const struct co_source_config *config, co_ms now);
 int co_core_add_queue(struct co_core *core, const char *name, uint32_t pool, uint32_t source,
                       uint32_t table, uint32_t rank);

@@ -3,9 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+bool co_health_circuit_closed(const struct co_view_pool *pool)
+{
+    return pool->circuit[0] == '\0' || strcmp(pool->circuit, "closed") == 0;
+}
+
 bool co_health_pool_ready(const struct co_view *view, const struct co_view_pool *pool)
 {
-    return !view->draining && pool->by_state[CO_WORKER_IDLE] + pool->by_state[CO_WORKER_BUSY] > 0;
+    return !view->draining && co_health_circuit_closed(pool) &&
+           pool->by_state[CO_WORKER_IDLE] + pool->by_state[CO_WORKER_BUSY] > 0;
 }
 
 static int say(bool yes, const char *word, const char *why, char *body, size_t size)
@@ -22,6 +28,12 @@ static const char *why_not_ready(const struct co_view *view, const struct co_vie
 {
     if (view->draining) {
         return "the agent is draining";
+    }
+    if (pool->boot_error[0] != '\0' && !pool->zygote_up) {
+        return pool->boot_error;
+    }
+    if (!co_health_circuit_closed(pool)) {
+        return "the circuit is open: too many workers died; cohort exits says why";
     }
     return pool->boot_error[0] != '\0' ? pool->boot_error : "no worker has booted yet";
 }

@@ -14,7 +14,11 @@ enum co_health_probe {
     CO_HEALTH_READY,   /* May it get work? Never "is a worker idle": busy is not unready. */
 };
 
-/* Whether a pool can serve: a worker has booted and the agent is not draining. */
+/* Whether new workers are forked; not while it is open or probes. */
+bool co_health_circuit_closed(const struct co_view_pool *pool);
+
+/* Whether a pool can serve: a worker has booted, the circuit is closed and the agent is not
+ * draining. */
 bool co_health_pool_ready(const struct co_view *view, const struct co_view_pool *pool);
 
 /* Decide a probe; pool narrows CO_HEALTH_READY to one pool, NULL asks for the agent. Writes the

@@ -226,6 +226,22 @@ static void write_exits(struct out *out, const struct co_view *view)
     }
 }
 
+static void write_circuit(struct out *out, const struct co_view *view)
+{
+    static const char *const states[] = {"closed", "open", "probing"};
+
+    family(out, "cohort_circuit_state", GAUGE,
+           "1 for the circuit's state, 0 for the others; open and probing stop new workers.");
+    for (uint32_t i = 0; i < view->n_pools; i++) {
+        for (size_t s = 0; s < sizeof states / sizeof states[0]; s++) {
+            struct labels labels = label_pool(view->pools[i].name);
+            label(&labels, "state", states[s]);
+            sample(out, "cohort_circuit_state", &labels,
+                   strcmp(view->pools[i].circuit, states[s]) == 0);
+        }
+    }
+}
+
 /* One value of a thing's, by its place in the view. */
 struct row {
     const char *name;
@@ -266,6 +282,12 @@ static const struct row pool_rows[] = {
     {"cohort_worker_forks_total", COUNTER, "Workers made.", POOL(forks), U64},
     {"cohort_boot_failures_total", COUNTER, "Boots of the application that failed.",
      POOL(boot_failures), U64},
+    {"cohort_pool_generation", GAUGE, "Boots of the application that new workers come from.",
+     POOL(generation), U32},
+    {"cohort_circuit_opened_total", COUNTER, "Times the circuit opened.", POOL(circuit_opened),
+     U64},
+    {"cohort_bookkeeping_jobs", GAUGE, "Jobs whose worker died, waiting for a bookkeeper.",
+     POOL(bookkeeping), U32},
     {"cohort_admission_queue_length", GAUGE, "Tickets that wait for a worker.",
      POOL(tickets_queued), U64},
     {"cohort_admission_oldest_seconds", GAUGE,
@@ -295,6 +317,7 @@ static void write_pools(struct out *out, const struct co_view *view)
     write_workers(out, view);
     write_pool_ready(out, view);
     write_exits(out, view);
+    write_circuit(out, view);
     for (size_t r = 0; r < sizeof pool_rows / sizeof pool_rows[0]; r++) {
         family(out, pool_rows[r].name, pool_rows[r].kind, pool_rows[r].help);
         for (uint32_t i = 0; i < view->n_pools; i++) {
@@ -433,6 +456,12 @@ static void write_queue_served(struct out *out, const struct co_view_queue *queu
     sample(out, "cohort_queue_served", &labels, queue->served);
 }
 
+static void write_queue_held(struct out *out, const struct co_view_queue *queue)
+{
+    const struct labels labels = label_queue(queue);
+    sample(out, "cohort_queue_held", &labels, queue->held);
+}
+
 static void write_queue_foreign(struct out *out, const struct co_view_queue *queue)
 {
     const struct labels labels = label_queue(queue);
@@ -454,6 +483,8 @@ static void write_queues(struct out *out, const struct co_view *view)
          write_queue_age},
         {"cohort_queue_served", GAUGE, "Whether a pool of this agent serves the queue.",
          write_queue_served},
+        {"cohort_queue_held", GAUGE,
+         "Whether nothing is claimed because of a pause or of maintenance mode.", write_queue_held},
         {"cohort_queue_foreign_jobs", GAUGE, "Jobs reserved by stock workers or other agents.",
          write_queue_foreign},
         {"cohort_jobs_total", COUNTER, "What came of this agent's jobs.", write_queue_results},

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/health.h"
+
 static void fill_worker(struct co_view_worker *out, const struct co_core *core,
                         const struct co_pool_worker *worker, uint32_t index, co_ms now)
 {
@@ -14,6 +16,7 @@ static void fill_worker(struct co_view_worker *out, const struct co_core *core,
         .state = worker->state,
         .since = now > worker->since ? now - worker->since : 0,
         .jobs_done = worker->jobs,
+        .generation = worker->generation,
     };
     if (worker->ticket != 0 && ticket->id == worker->ticket) {
         snprintf(out->queue, sizeof out->queue, "%.63s", core->tickets.queues[ticket->queue].name);
@@ -48,7 +51,11 @@ static void fill_pool(struct co_view_pool *out, const struct co_core *core, uint
     out->forks = pool->forks;
     out->boot_failures = pool->boot_failures;
     out->zygote_up = pool->zygote_up;
-    out->control_up = pool->workers[CO_POOL_CONTROL].state == CO_WORKER_IDLE;
+    out->control_up = co_pool_control(pool) >= 0;
+    snprintf(out->circuit, sizeof out->circuit, "%s", co_circuit_name(pool->circuit.state));
+    out->circuit_opened = pool->circuit.opened;
+    out->generation = pool->generation;
+    out->bookkeeping = core->tickets.orphans[index];
     out->tickets_queued = core->tickets.waiting[index];
     out->oldest_wait = oldest_wait(core, index, now);
     out->wait = core->pools[index].wait;
@@ -85,6 +92,7 @@ static void fill_queue(struct co_view_queue *out, const struct co_queue *queue, 
     snprintf(out->name, sizeof out->name, "%s", queue->name);
     out->claimed = queue->waiting.count;
     out->running = queue->n_given;
+    out->held = queue->held;
     out->done = queue->counts.done;
     out->failed = queue->counts.failed;
     out->released = queue->counts.released;
@@ -155,6 +163,10 @@ static bool is_ready(struct co_view *view)
         if (pool->boot_error[0] != '\0' && !pool->zygote_up) {
             return explain(view, "the application did not boot in pool ", pool->name,
                            pool->boot_error);
+        }
+        if (!co_health_circuit_closed(pool)) {
+            return explain(view, "the circuit is open in pool ", pool->name,
+                           "too many workers died; cohort exits says why");
         }
         if (pool->by_state[CO_WORKER_IDLE] + pool->by_state[CO_WORKER_BUSY] == 0) {
             return explain(view, "no worker has booted yet in pool ", pool->name, "");

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "worker/dispatch.h"
+
 #define ZYGOTE_CONTROL_FD 3
 #define ZYGOTE_WAKE_FD 4
 #define ARGS_MAX 96
@@ -59,8 +61,10 @@ static void build_argv(const struct co_zygote_spec *spec, const char **argv)
     size_t n = 0;
 
     argv[n++] = spec->worker_bin;
-    argv[n++] = "--control-fd";
-    argv[n++] = "3";
+    if (!spec->worker) {
+        argv[n++] = "--control-fd";
+        argv[n++] = "3";
+    }
     argv[n++] = "--wake-fd";
     argv[n++] = "4";
     for (size_t i = 0; spec->args[i] != NULL && n < ARGS_MAX - 1; i++) {
@@ -114,7 +118,11 @@ static int spawn(const struct co_zygote_spec *spec, int control, int output, pid
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, output, 1);
     posix_spawn_file_actions_adddup2(&actions, output, 2);
-    posix_spawn_file_actions_adddup2(&actions, control, ZYGOTE_CONTROL_FD);
+    if (control >= 0) {
+        posix_spawn_file_actions_adddup2(&actions, control, ZYGOTE_CONTROL_FD);
+    } else {
+        posix_spawn_file_actions_addopen(&actions, ZYGOTE_CONTROL_FD, "/dev/null", O_RDONLY, 0);
+    }
     posix_spawn_file_actions_adddup2(&actions, spec->wake_fd, ZYGOTE_WAKE_FD);
     posix_spawn_file_actions_addclosefrom_np(&actions, ZYGOTE_WAKE_FD + 1);
     code = posix_spawn(ret_pid, spec->worker_bin, &actions, &attr, (char *const *)argv, env);
@@ -124,36 +132,93 @@ static int spawn(const struct co_zygote_spec *spec, int control, int output, pid
     return code;
 }
 
+static int control_pair(bool wanted, int fds[2], struct co_err *err)
+{
+    fds[0] = fds[1] = -1;
+    if (!wanted) {
+        return CO_OK;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
+        return co_err_sys(err, errno, "make the zygote's control socket");
+    }
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    fds[1] = above(fds[1]);
+    return CO_OK;
+}
+
+static void close_if(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 int co_proc_spawn(const struct co_zygote_spec *spec, struct co_zygote_process *ret,
                   struct co_err *err)
 {
     int sockets[2];
     int output[2];
-    int code;
+    int code = control_pair(!spec->worker, sockets, err);
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
-        return co_err_sys(err, errno, "make the zygote's control socket");
+    if (code < 0) {
+        return code;
     }
     code = pipe_pair(output, err);
     if (code < 0) {
-        close(sockets[0]);
-        close(sockets[1]);
+        close_if(sockets[0]);
+        close_if(sockets[1]);
         return code;
     }
-    fcntl(sockets[0], F_SETFL, O_NONBLOCK);
-    sockets[1] = above(sockets[1]);
     output[1] = above(output[1]);
     code = spawn(spec, sockets[1], output[1], &ret->pid);
-    close(sockets[1]);
+    close_if(sockets[1]);
     close(output[1]);
     if (code != 0) {
-        close(sockets[0]);
+        close_if(sockets[0]);
         close(output[0]);
         return co_err_sys(err, code, "start %s (is it installed beside cohortd?)",
                           spec->worker_bin);
     }
     ret->control_fd = sockets[0];
     ret->output_fd = output[0];
+    return CO_OK;
+}
+
+void co_proc_signal_timeout(pid_t pid)
+{
+    if (pid > 1) {
+        kill(pid, SIGRTMIN + CO_SIGNAL_TIMEOUT);
+    }
+}
+
+int co_proc_helper(const char *worker_bin, const char *const *args, pid_t *ret_pid, int *ret_fd,
+                   struct co_err *err)
+{
+    posix_spawn_file_actions_t actions;
+    const char *argv[16] = {worker_bin};
+    int output[2];
+    int code = pipe_pair(output, err);
+
+    if (code < 0) {
+        return code;
+    }
+    output[1] = above(output[1]);
+    for (size_t i = 0; args[i] != NULL && i < 14; i++) {
+        argv[i + 1] = args[i];
+    }
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, output[1], 1);
+    posix_spawn_file_actions_adddup2(&actions, output[1], 2);
+    posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+    code = posix_spawn(ret_pid, worker_bin, &actions, NULL, (char *const *)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(output[1]);
+    if (code != 0) {
+        close(output[0]);
+        return co_err_sys(err, code, "start %s", worker_bin);
+    }
+    *ret_fd = output[0];
     return CO_OK;
 }
 
@@ -184,6 +249,9 @@ int co_proc_send(int control_fd, const struct co_zygote_msg *msg, int pass_fd, s
     if (sendmsg(control_fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         if (errno == EAGAIN || errno == ENOBUFS) {
             return co_err_set(err, CO_EAGAIN, "the zygote does not read its messages");
+        }
+        if (errno == EPIPE || errno == ECONNRESET) {
+            return co_err_set(err, CO_EAGAIN, "the zygote has gone"); /* Its end will be seen. */
         }
         return co_err_sys(err, errno, "send to the zygote");
     }

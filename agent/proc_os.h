@@ -17,11 +17,12 @@ struct co_zygote_spec {
     const char *libphp;      /* "" = the linked one. */
     const char *const *args; /* After the descriptors' own; ended by NULL. */
     int wake_fd;             /* The agent's eventfd. */
+    bool worker;             /* A worker of `boot: spawn`: no control socket. */
 };
 
 struct co_zygote_process {
     pid_t pid;
-    int control_fd; /* SEQPACKET, non-blocking. */
+    int control_fd; /* SEQPACKET, non-blocking; -1 for a worker. */
     int output_fd;  /* Read end of its stdout and stderr, non-blocking. */
 };
 
@@ -48,6 +49,13 @@ void co_proc_reap(pid_t pid, bool group, int *ret_exit_code, int *ret_signal);
 
 /* SIGKILL to the process and its group. */
 void co_proc_kill(pid_t pid);
+
+/* Wake the handler of a time limit in a worker (CO_SIGNAL_TIMEOUT). */
+void co_proc_signal_timeout(pid_t pid);
+
+/* Start a helper program whose output comes through a pipe: worker_bin with args. */
+int co_proc_helper(const char *worker_bin, const char *const *args, pid_t *ret_pid, int *ret_fd,
+                   struct co_err *err);
 
 /* A pipe for a worker's output; both ends close-on-exec, the read end non-blocking. */
 int co_proc_output_pipe(int ret_fds[2], struct co_err *err);

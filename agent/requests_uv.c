@@ -63,7 +63,7 @@ static struct co_ask *next_ask(struct co_agent *agent, uint32_t pool)
 static void send_ask(struct co_agent *agent, uint32_t pool, struct co_ask *ask)
 {
     static uint8_t buf[CO_RECORD_MAX];
-    struct co_link *link = agent->pools[pool].links[CO_POOL_CONTROL];
+    struct co_link *link = agent->pools[pool].links[ask->worker];
     struct co_record record = {.type = CO_RECORD_CONTROL, .ticket = ask->ticket, .body = buf};
     size_t name_size = strlen(ask->name) + 1;
     size_t body_size = strlen(ask->body);
@@ -93,7 +93,7 @@ static void expire_asks(struct co_agent *agent)
         struct co_ask *ask = &agent->asks[i];
         if (ask->used && now >= ask->deadline) {
             if (ask->sent) {
-                co_workers_kill(agent, ask->pool, CO_POOL_CONTROL);
+                co_workers_kill(agent, ask->pool, ask->worker);
             }
             ask_done(agent, ask, false,
                      "{\"error\":\"the application did not answer within 30 seconds\"}");
@@ -105,10 +105,10 @@ void co_requests_send(struct co_agent *agent)
 {
     expire_asks(agent);
     for (uint32_t i = 0; i < agent->n_pools; i++) {
-        const struct co_pool_worker *control = &agent->core.pools[i].pool.workers[CO_POOL_CONTROL];
         struct co_ask *ask = next_ask(agent, i);
-        if (ask != NULL && control->present && control->booted &&
-            agent->pools[i].links[CO_POOL_CONTROL] != NULL) {
+        int control = ask != NULL ? co_pool_control(&agent->core.pools[i].pool) : -1;
+        if (control >= 0 && agent->pools[i].links[control] != NULL) {
+            ask->worker = (uint32_t)control;
             send_ask(agent, i, ask);
         }
     }
@@ -127,11 +127,11 @@ void co_requests_reply(struct co_agent *agent, uint32_t pool, uint64_t ticket, b
     co_requests_send(agent);
 }
 
-void co_requests_control_gone(struct co_agent *agent, uint32_t pool)
+void co_requests_control_gone(struct co_agent *agent, uint32_t pool, uint32_t worker)
 {
     for (uint32_t i = 0; i < CO_ASKS_MAX; i++) {
         struct co_ask *ask = &agent->asks[i];
-        if (ask->used && ask->sent && ask->pool == pool) {
+        if (ask->used && ask->sent && ask->pool == pool && ask->worker == worker) {
             ask_done(agent, ask, false,
                      "{\"error\":\"the application ended the control worker while it answered\"}");
         }
@@ -202,8 +202,7 @@ static void ask_application(struct co_agent *agent, const struct request *reques
     }
     *kept = *request;
     kept->doctor = strcmp(op, "doctor") == 0;
-    if (!agent->core.pools[0].pool.zygote_up &&
-        !agent->core.pools[0].pool.workers[CO_POOL_CONTROL].present) {
+    if (!agent->core.pools[0].pool.zygote_up && co_pool_control(&agent->core.pools[0].pool) < 0) {
         from_application(agent, kept, false,
                          "{\"error\":\"the application has not booted; cohort status says why\"}");
         return;
@@ -285,6 +284,237 @@ static void change_quarantine(struct co_agent *agent, const struct request *requ
     answer_data(agent, request, co_report_count(retry ? "retried" : "forgotten", done));
 }
 
+/* ---- pauses, reload, traces, memory ---- */
+
+static int find_pool(const struct co_agent *agent, const char *args)
+{
+    char name[CO_NAME_SIZE] = "";
+
+    if (!co_json_get_string(args, "pool", name, sizeof name)) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < agent->n_pools; i++) {
+        if (strcmp(agent->pools[i].config->name, name) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+static void reload(struct co_agent *agent, const struct request *request, const char *args)
+{
+    int pool = find_pool(agent, args);
+
+    if (pool < 0) {
+        answer_error(agent, request, "not_found", "no pool of that name; cohort status lists them");
+        return;
+    }
+    co_agent_reload(agent, (uint32_t)pool, "cohort reload");
+    answer_data(agent, request, strdup("{}"));
+}
+
+/* "connection:queue", "queue", or nothing for all. */
+static void read_queue(const char *args, struct co_state_pause *pause)
+{
+    char name[CO_TEXT_SIZE] = "";
+    char *colon;
+
+    co_json_get_string(args, "queue", name, sizeof name);
+    colon = strchr(name, ':');
+    if (colon != NULL) {
+        *colon = '\0';
+        snprintf(pause->connection, sizeof pause->connection, "%.63s", name);
+    }
+    snprintf(pause->queue, sizeof pause->queue, "%s", colon != NULL ? colon + 1 : name);
+}
+
+static bool same_queue(const struct co_state_pause *a, const struct co_state_pause *b)
+{
+    return strcmp(a->queue, b->queue) == 0 && strcmp(a->connection, b->connection) == 0;
+}
+
+static struct co_state_pause *find_pause(struct co_agent *agent, const struct co_state_pause *like)
+{
+    for (uint32_t i = 0; i < agent->n_pauses; i++) {
+        if (same_queue(&agent->pauses[i], like)) {
+            return &agent->pauses[i];
+        }
+    }
+    return NULL;
+}
+
+static void pause_queue(struct co_agent *agent, const struct request *request, const char *args)
+{
+    struct co_state_pause pause = {.since = (co_unix)(co_agent_wall_ms() / 1000)};
+    struct co_state_pause *known;
+    struct co_err err;
+
+    read_queue(args, &pause);
+    co_json_get_string(args, "by", pause.by, sizeof pause.by);
+    if (!co_json_get_string(args, "reason", pause.reason, sizeof pause.reason) ||
+        pause.reason[0] == '\0') {
+        answer_error(agent, request, "usage",
+                     "a pause needs a reason: cohort pause QUEUE --reason TEXT");
+        return;
+    }
+    known = find_pause(agent, &pause);
+    if (known == NULL && agent->n_pauses == CO_STATE_PAUSES_MAX) {
+        answer_error(agent, request, "failed", "64 pauses are in force; resume some first");
+        return;
+    }
+    *(known != NULL ? known : &agent->pauses[agent->n_pauses++]) = pause;
+    if (agent->state != NULL && co_state_pause_set(agent->state, &pause, &err) < 0) {
+        co_agent_log(agent, CO_LOG_WARN, NULL, "the pause will not outlive this agent: %s",
+                     err.msg);
+    }
+    co_upkeep_hold(agent);
+    answer_data(agent, request, strdup("{}"));
+}
+
+static void resume_queue(struct co_agent *agent, const struct request *request, const char *args)
+{
+    struct co_state_pause pause = {0};
+    struct co_state_pause *known;
+    struct co_err err;
+
+    read_queue(args, &pause);
+    known = find_pause(agent, &pause);
+    if (known == NULL) {
+        answer_error(agent, request, "not_found",
+                     "no pause of this agent has that name; cohort status shows what is held, and "
+                     "pauses of Laravel's own end with queue:continue");
+        return;
+    }
+    *known = agent->pauses[--agent->n_pauses];
+    if (agent->state != NULL) {
+        co_state_pause_clear(agent->state, pause.queue, pause.connection, &err);
+    }
+    co_upkeep_hold(agent);
+    answer_data(agent, request, strdup("{}"));
+}
+
+static void on_traced(struct co_agent *agent, void *context, const char *text)
+{
+    struct request *request = context;
+
+    if (text[0] == '{') {
+        send_text(agent, &request->peer, co_control_answer(request->id, text));
+    } else {
+        answer_error(agent, request, "failed", text);
+    }
+    free(request);
+}
+
+static void trace(struct co_agent *agent, const struct request *request, const char *args)
+{
+    char number[16] = "";
+    int pool = find_pool(agent, args);
+    struct request *kept;
+    unsigned long worker;
+    char *end;
+    pid_t pid;
+
+    co_json_get_string(args, "worker", number, sizeof number);
+    worker = strtoul(number, &end, 10);
+    pid = pool >= 0 && number[0] != '\0' && *end == '\0' && worker < CO_WORKERS_MAX
+              ? agent->core.pools[pool].pool.workers[worker].pid
+              : 0;
+    if (pid <= 1) {
+        answer_error(agent, request, "not_found",
+                     "no worker of that number is running; cohort workers lists them");
+        return;
+    }
+    kept = malloc(sizeof *kept);
+    if (kept == NULL) {
+        answer_error(agent, request, "failed", "out of memory");
+        return;
+    }
+    *kept = *request;
+    co_trace_start(agent, pid, true, on_traced, kept);
+}
+
+#define LIST_MAX 1000
+
+static void list_exits(struct co_agent *agent, const struct request *request, const char *path)
+{
+    struct co_report_exit *list = calloc(LIST_MAX, sizeof *list);
+    struct co_err err;
+    uint32_t n = 0;
+
+    if (list == NULL || co_state_exits_list(path, NULL, list, LIST_MAX, &n, &err) < 0) {
+        answer_error(agent, request, "failed", list == NULL ? "out of memory" : err.msg);
+    } else {
+        answer_data(agent, request, co_report_exits(list, n));
+    }
+    free(list);
+}
+
+static void list_slow(struct co_agent *agent, const struct request *request, const char *path)
+{
+    struct co_report_slow *list = calloc(LIST_MAX, sizeof *list);
+    struct co_err err;
+    uint32_t n = 0;
+
+    if (list == NULL || co_state_slow_list(path, NULL, list, LIST_MAX, &n, &err) < 0) {
+        answer_error(agent, request, "failed", list == NULL ? "out of memory" : err.msg);
+    } else {
+        answer_data(agent, request, co_report_slow(list, n));
+    }
+    free(list);
+}
+
+static void list_minutes(struct co_agent *agent, const struct request *request, const char *path)
+{
+    struct co_report_minute *list = calloc(LIST_MAX, sizeof *list);
+    struct co_err err;
+    uint32_t n = 0;
+
+    if (list == NULL || co_state_minutes_list(path, NULL, list, LIST_MAX, &n, &err) < 0) {
+        answer_error(agent, request, "failed", list == NULL ? "out of memory" : err.msg);
+    } else {
+        answer_data(agent, request, co_report_minutes(list, n));
+    }
+    free(list);
+}
+
+/* One row a kind of question to state.db. */
+static const struct {
+    const char *op;
+    void (*list)(struct co_agent *agent, const struct request *request, const char *path);
+} memory_ops[] = {{"exits", list_exits}, {"slow", list_slow}, {"minutes", list_minutes}};
+
+static bool serve_memory(struct co_agent *agent, const struct request *request, const char *op)
+{
+    char path[CO_PATH_SIZE];
+
+    snprintf(path, sizeof path, "%.1000s/state.db", agent->config.state_dir);
+    for (size_t i = 0; i < sizeof memory_ops / sizeof memory_ops[0]; i++) {
+        if (strcmp(op, memory_ops[i].op) == 0) {
+            memory_ops[i].list(agent, request, path);
+            return true;
+        }
+    }
+    return false;
+}
+
+static const struct {
+    const char *op;
+    void (*run)(struct co_agent *agent, const struct request *request, const char *args);
+} worker_ops[] = {
+    {"reload", reload}, {"pause", pause_queue}, {"resume", resume_queue}, {"trace", trace}};
+
+static bool serve_workers(struct co_agent *agent, const struct request *request, const char *op,
+                          const char *args)
+{
+    for (size_t i = 0; i < sizeof worker_ops / sizeof worker_ops[0]; i++) {
+        if (strcmp(op, worker_ops[i].op) == 0) {
+            worker_ops[i].run(agent, request, args);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void serve(struct co_agent *agent, const struct request *request, const char *op,
                   const char *args)
 {
@@ -312,7 +542,7 @@ static void serve(struct co_agent *agent, const struct request *request, const c
     } else if (strcmp(op, "push") == 0 || strcmp(op, "doctor") == 0 ||
                strncmp(op, "failed.", strlen("failed.")) == 0) {
         ask_application(agent, request, op, args);
-    } else {
+    } else if (!serve_workers(agent, request, op, args) && !serve_memory(agent, request, op)) {
         answer_error(agent, request, "unknown",
                      "this agent does not know that operation; is the cohort command newer?");
     }

@@ -211,7 +211,7 @@ static int apply_outcome(struct co_db *db, const struct co_settle *s, bool begun
         return fail_job(db, s, err);
     case CO_OUTCOME_DECLINED:
     case CO_OUTCOME_RETURNED:
-        return put_back(db, s, undo, err);
+        return s->felled ? crash_job(db, s, undo, err) : put_back(db, s, undo, err);
     case CO_OUTCOME_LEFT:
         return leave_job(db, s, add, err);
     case CO_OUTCOME_CRASHED:
@@ -243,7 +243,7 @@ int co_settle_apply(struct co_db *db, const struct co_settle *s, bool *ret_appli
     }
     /* A loss, a record and a quarantine write elsewhere first: only when the job is ours. */
     if (s->outcome == CO_OUTCOME_LOST || s->outcome == CO_OUTCOME_FAILED ||
-        s->outcome == CO_OUTCOME_CRASHED || s->outcome == CO_OUTCOME_QUARANTINED) {
+        s->outcome == CO_OUTCOME_CRASHED || s->outcome == CO_OUTCOME_QUARANTINED || s->felled) {
         code = co_hold_fence(db, s->table, s->job_id, s->reserved_at, err);
         if (code <= 0) {
             return code;
@@ -252,6 +252,16 @@ int co_settle_apply(struct co_db *db, const struct co_settle *s, bool *ret_appli
     int changed = apply_outcome(db, s, begun, err);
     *ret_applied = changed > 0;
     return changed < 0 ? changed : 0;
+}
+
+static void note_aside(struct co_turn *turn, const struct co_turn_settle *settle)
+{
+    if (settle->outcome == CO_OUTCOME_QUARANTINED && settle->ret_applied) {
+        turn->n_quarantined++;
+        snprintf(turn->quarantined_why, sizeof turn->quarantined_why,
+                 "job %lld could not be ended, its bookkeepers died: %.140s",
+                 (long long)settle->job_id, settle->text != NULL ? settle->text : "");
+    }
 }
 
 int co_settle_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
@@ -267,6 +277,7 @@ int co_settle_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
                                    .delay_s = asked->delay_s,
                                    .began = asked->began,
                                    .record = asked->record,
+                                   .felled = asked->felled,
                                    .text = asked->text};
 
         assert(asked->table < db->config.n_tables);
@@ -274,6 +285,7 @@ int co_settle_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
         if (code < 0) {
             return code;
         }
+        note_aside(turn, asked);
         if (hold != NULL && hold->reserved_at == asked->reserved_at) {
             co_holds_remove(&db->holds, asked->table, asked->job_id);
         }

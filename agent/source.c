@@ -3,9 +3,10 @@
 #include <assert.h>
 #include <string.h>
 
-static const co_ms wake_steps[CO_SOURCE_WAKES + 1] = {0, 1, 2, 5, 20};
+#define AHEAD_MIN_US \
+    10000 /* Enough for outcomes to gather; a commit costs what a hundred jobs do. */
 
-#define RATE_WINDOW 50 /* ms over which outcomes are counted */
+static const co_ms wake_steps[CO_SOURCE_WAKES + 1] = {0, 1, 2, 5, 20};
 
 void co_source_init(struct co_source *source, const struct co_source_config *config, co_ms now)
 {
@@ -19,7 +20,6 @@ void co_source_init(struct co_source *source, const struct co_source_config *con
         .wake_step = CO_SOURCE_WAKES + 1,
         .wake_at = UINT64_MAX,
         .heartbeat_at = UINT64_MAX,
-        .rate_at = now,
         .turn_ms = 1,
         .more = true,
     };
@@ -52,28 +52,19 @@ void co_source_changed(struct co_source *source, co_ms now)
     }
 }
 
-void co_source_count_end(struct co_source *source, co_ms now)
-{
-    source->rate_count += 1;
-    if (now - source->rate_at >= RATE_WINDOW) {
-        double rate = (double)source->rate_count / (double)(now - source->rate_at);
-        source->ended_per_ms = source->ended_per_ms * 0.5 + rate * 0.5;
-        source->rate_at = now;
-        source->rate_count = 0;
-    }
-}
-
 bool co_source_fresh(const struct co_source *source, co_ms now)
 {
     return source->up && now - source->last_good <= CO_SOURCE_FRESH;
 }
 
-bool co_source_due(const struct co_source *source, bool idle_wants, bool stale_waiting, co_ms now)
+bool co_source_due(const struct co_source *source, bool idle_wants, bool stale_waiting,
+                   bool starving, co_ms now)
 {
     if (!source->present || source->in_flight || source->closed || now < source->retry_at) {
         return false;
     }
-    if (source->n_ended > 0 || source->closing) {
+    if (source->closing ||
+        (source->n_ended > 0 && (starving || now >= source->ended_since + CO_SOURCE_SETTLE_LAG))) {
         return true;
     }
     if (source->n_unrecorded > 0 && now >= source->unrecorded_since + CO_SOURCE_START_LAG) {
@@ -159,18 +150,12 @@ void co_source_done(struct co_source *source, const struct co_turn *turn, co_ms 
     source->closed = turn->bye;
 }
 
-uint32_t co_source_prefetch(const struct co_source *source, co_ms now)
+uint32_t co_source_prefetch(const struct co_source *source, uint32_t workers, double cycle_us)
 {
-    double rate = source->ended_per_ms;
-    double silence = (double)(now - source->rate_at);
-    double ahead;
+    double two_turns = 2 * source->turn_ms * 1000;
+    double ahead_us = two_turns > AHEAD_MIN_US ? two_turns : AHEAD_MIN_US;
+    double ahead = cycle_us > 0 ? ahead_us * workers / cycle_us : 0;
 
-    if (silence > 4 * RATE_WINDOW && rate > (source->rate_count + 1) / silence) {
-        rate = (source->rate_count + 1) / silence; /* The burst is over. */
-    }
-    ahead = 2 * source->turn_ms * rate;
-
-    /* Long jobs: whoever is idle first gets the next one, so nobody may sit on it. */
     return ahead < 0.5 ? 0 : ahead > 1000 ? 1000 : (uint32_t)(ahead + 1);
 }
 
@@ -194,7 +179,10 @@ co_ms co_source_deadline(const struct co_source *source, bool idle_wants)
     if (idle_wants) {
         deadline = earlier(deadline, earlier(source->due_at, source->wake_at));
     }
-    if (source->n_ended > 0 || source->closing) {
+    if (source->n_ended > 0) {
+        deadline = earlier(deadline, source->ended_since + CO_SOURCE_SETTLE_LAG);
+    }
+    if (source->closing) {
         deadline = 0;
     }
     return deadline > source->retry_at ? deadline : source->retry_at;

@@ -21,6 +21,7 @@
 #define CO_SOURCE_FRESH 100     /* A claim this old is looked at again before its hand-over. */
 #define CO_SOURCE_STALE 1000    /* No hand-over when the last good turn is older. */
 #define CO_SOURCE_START_LAG 100 /* A start alone may wait this long for company. */
+#define CO_SOURCE_SETTLE_LAG 3  /* An outcome may wait this long while workers have work. */
 #define CO_SOURCE_DEPTHS 1000
 #define CO_SOURCE_RECOVER 2000
 #define CO_SOURCE_RETRY_MIN 50 /* After a failed turn; doubles. */
@@ -52,12 +53,10 @@ struct co_source {
     co_ms wake_at;
     co_ms woken_at;
     uint32_t n_ended;      /* Tickets waiting to be settled, as the caller last said. */
+    co_ms ended_since;     /* When the first of them ended. */
     uint32_t n_unrecorded; /* Begun, not recorded, not ended. */
     co_ms unrecorded_since;
-    double turn_ms;      /* Moving average of a turn's way there and back. */
-    double ended_per_ms; /* Moving average of outcomes. */
-    co_ms rate_at;
-    uint32_t rate_count;
+    double turn_ms; /* Moving average of a turn's way there and back. */
     uint64_t turns, turn_errors, quarantined, held;
     struct co_hist turn_time;
 };
@@ -68,15 +67,14 @@ void co_source_init(struct co_source *source, const struct co_source_config *con
  * comes before the commit is visible. */
 void co_source_changed(struct co_source *source, co_ms now);
 
-/* An outcome arrived, for the consumption rate. */
-void co_source_count_end(struct co_source *source, co_ms now);
-
 /* May a ticket of this source be handed over now? */
 bool co_source_fresh(const struct co_source *source, co_ms now);
 
 /* Is a turn due? idle_wants: workers would take more than is claimed; stale_waiting: a ticket
- * waits for a fresh look while a worker is idle. */
-bool co_source_due(const struct co_source *source, bool idle_wants, bool stale_waiting, co_ms now);
+ * waits for a fresh look while a worker is idle; starving: workers run dry before a turn is back.
+ * Outcomes wait up to CO_SOURCE_SETTLE_LAG for company while nobody starves. */
+bool co_source_due(const struct co_source *source, bool idle_wants, bool stale_waiting,
+                   bool starving, co_ms now);
 
 /* Note that the turn goes out now, and mark what the timers want of it. */
 void co_source_fill(struct co_source *source, struct co_turn *turn, co_ms now);
@@ -85,8 +83,11 @@ void co_source_fill(struct co_source *source, struct co_turn *turn, co_ms now);
 void co_source_done(struct co_source *source, const struct co_turn *turn, co_ms now,
                     uint64_t wall_ms);
 
-/* How many jobs to hold beyond the idle workers, so that none waits for a turn. */
-uint32_t co_source_prefetch(const struct co_source *source, co_ms now);
+/* How many jobs so many workers consume in two turns, or in 10 ms if that is more, when one takes
+ * cycle_us from hand-over to hand-over (0: not known yet): that many are held ahead, so that no
+ * worker waits for a turn. 0 for long jobs: whoever is idle first gets the next one, so nobody may
+ * sit on it. */
+uint32_t co_source_prefetch(const struct co_source *source, uint32_t workers, double cycle_us);
 
 co_ms co_source_deadline(const struct co_source *source, bool idle_wants);
 

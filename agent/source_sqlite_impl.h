@@ -25,7 +25,7 @@ struct sqlite3;
 struct sqlite3_stmt;
 
 #define CO_DB_AGENT_SIZE 17
-#define CO_DB_QUEUES_MAX 128
+#define CO_DB_QUEUES_MAX 512
 #define CO_DB_NEVER INT64_MAX
 #define CO_DB_LOSSES_MAX 3 /* At this many a loss counts as a crash. */
 
@@ -202,6 +202,7 @@ struct co_settle {
     enum co_outcome outcome;
     uint32_t delay_s;
     bool began;
+    bool felled;
     bool record;
     const char *text; /* Or NULL. */
 };

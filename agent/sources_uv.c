@@ -130,6 +130,7 @@ static void discover(struct co_agent *agent, uint32_t index, const struct co_tur
                     agent, CO_LOG_INFO,
                     CO_FIELDS("pool", agent->pools[p].config->name, "connection", connection),
                     "serving queue %s, found in the source", depth->name);
+                co_upkeep_hold(agent);
                 break;
             }
         }
@@ -437,6 +438,10 @@ static void known(struct co_agent *agent, void *context, bool ok, const char *js
     if (code == CO_OK) {
         pool->info_known = true;
         code = serve_pool(agent, index, &err);
+    }
+    if (code == CO_OK) {
+        co_upkeep_hold(agent);
+        co_upkeep_ask(agent, index);
     }
     if (code < 0) {
         co_agent_fail(agent, code == CO_ECONFIG ? 2 : 1, &err);

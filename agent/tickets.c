@@ -142,7 +142,7 @@ struct co_ticket *co_tickets_next(struct co_tickets *tickets, uint32_t pool, uin
     for (uint32_t i = 0; tickets->waiting[pool] > 0 && i < tickets->n_queues; i++) {
         struct co_queue *queue = &tickets->queues[i];
         struct co_ticket *head = at(tickets, queue->waiting.head);
-        if (head == NULL || queue->pool != pool || now < queue->hold_until ||
+        if (head == NULL || queue->pool != pool || queue->held || now < queue->hold_until ||
             (sources & (1u << queue->source)) == 0) {
             continue;
         }
@@ -160,10 +160,13 @@ static void leave(struct co_tickets *tickets, struct co_ticket *ticket)
 {
     struct co_queue *queue = &tickets->queues[ticket->queue];
 
-    assert(ticket->state == CO_TICKET_QUEUED || ticket->state == CO_TICKET_GIVEN);
+    assert(ticket->state == CO_TICKET_QUEUED || ticket->state == CO_TICKET_GIVEN ||
+           ticket->state == CO_TICKET_ORPHAN);
     if (ticket->state == CO_TICKET_QUEUED) {
         unlink_ticket(tickets, &queue->waiting, ticket);
         tickets->waiting[queue->pool] -= 1;
+    } else if (ticket->state == CO_TICKET_ORPHAN) {
+        tickets->orphans[ticket->pool] -= 1;
     } else {
         queue->n_given -= 1;
     }
@@ -178,6 +181,41 @@ void co_tickets_give(struct co_tickets *tickets, struct co_ticket *ticket, uint3
     ticket->state = CO_TICKET_GIVEN;
     ticket->worker = worker;
     ticket->given_at = now;
+}
+
+void co_tickets_orphan(struct co_tickets *tickets, struct co_ticket *ticket)
+{
+    assert(ticket->state == CO_TICKET_GIVEN);
+    leave(tickets, ticket);
+    tickets->orphans[ticket->pool] += 1;
+    ticket->state = CO_TICKET_ORPHAN;
+    ticket->orphaned = true;
+    ticket->deadline = 0;
+}
+
+void co_tickets_adopt(struct co_tickets *tickets, struct co_ticket *ticket, uint32_t worker,
+                      co_ms now)
+{
+    assert(ticket->state == CO_TICKET_ORPHAN);
+    leave(tickets, ticket);
+    tickets->queues[ticket->queue].n_given += 1;
+    ticket->state = CO_TICKET_GIVEN;
+    ticket->worker = worker;
+    ticket->given_at = now;
+}
+
+struct co_ticket *co_tickets_next_orphan(struct co_tickets *tickets, uint32_t pool)
+{
+    struct co_ticket *oldest = NULL;
+
+    for (uint32_t i = 0; i < CO_TICKETS_MAX && tickets->orphans[pool] > 0; i++) {
+        struct co_ticket *ticket = &tickets->table[i];
+        if (ticket->state == CO_TICKET_ORPHAN && ticket->pool == pool &&
+            (oldest == NULL || ticket->id < oldest->id)) {
+            oldest = ticket;
+        }
+    }
+    return oldest;
 }
 
 void co_tickets_end(struct co_tickets *tickets, struct co_ticket *ticket, enum co_outcome outcome,

@@ -1,7 +1,10 @@
 /* Tickets: the jobs this agent holds, and the admission queues they wait in.
  *
  *     QUEUED ──give──► GIVEN ──end──► ENDED ──settled──► (free)
- *        └──────────── drop, return ───┘
+ *        │             │   ▲            ▲
+ *        │  worker died▼   │bookkeeper  │
+ *        │            ORPHAN────────────┤
+ *        └──────────── drop, return ────┘
  *
  * Ticket numbers rise for ever in the order of admission; a queue is first in, first out. Pure:
  * fixed tables, full is an error. What a ticket owns outside (payload, error text) hangs on it as
@@ -25,7 +28,8 @@ enum co_ticket_state {
     CO_TICKET_FREE = 0,
     CO_TICKET_QUEUED,
     CO_TICKET_GIVEN,
-    CO_TICKET_ENDED, /* Its outcome waits to be settled. */
+    CO_TICKET_ORPHAN, /* Its worker died; it waits for a bookkeeper, who gets it GIVEN again. */
+    CO_TICKET_ENDED,  /* Its outcome waits to be settled. */
     CO_TICKET_STATES,
 };
 
@@ -51,7 +55,14 @@ struct co_ticket {
     enum co_outcome outcome;
     uint32_t delay_s;
     bool record;
-    uint8_t *payload; /* Opaque; until handed over. */
+    co_ms deadline; /* GIVEN: when its worker must be ended; 0 = never. */
+    bool ending;    /* Its time is over; the deadline is that of the kill now. */
+    bool felled;      /* Its worker died before it began. */
+    bool orphaned;  /* A bookkeeper has it, or waits for it. */
+    bool final;     /* ... and must fail it. */
+    enum co_cause cause;
+    uint32_t bookkeepings; /* That failed. */
+    uint8_t *payload;      /* Opaque. */
     uint64_t payload_size;
     char *text; /* Opaque; error text on its way to the source. */
     struct co_payload_facts facts;
@@ -76,6 +87,7 @@ struct co_queue {
     uint32_t table;
     uint32_t rank;    /* Lower is served first; equal ranks share by ticket. */
     co_ms hold_until; /* Declined: not asked again before. */
+    bool held;        /* Paused or in maintenance: nothing is claimed or handed over. */
     struct co_ticket_list waiting;
     uint32_t n_given;
     struct co_queue_counts counts;
@@ -85,6 +97,7 @@ struct co_queue {
 struct co_tickets {
     uint64_t last_id;
     uint32_t n_used;
+    uint32_t orphans[CO_POOLS_MAX];                   /* ORPHAN, by pool. */
     uint32_t waiting[CO_POOLS_MAX];                   /* QUEUED, by pool. */
     struct co_ticket_list ended[CO_VIEW_SOURCES_MAX]; /* ENDED, not in a turn, by source. */
     struct co_ticket table[CO_TICKETS_MAX];
@@ -116,7 +129,15 @@ struct co_ticket *co_tickets_next(struct co_tickets *tickets, uint32_t pool, uin
 void co_tickets_give(struct co_tickets *tickets, struct co_ticket *ticket, uint32_t worker,
                      co_ms now);
 
-/* QUEUED or GIVEN -> ENDED with an outcome, in line to be settled. */
+/* GIVEN -> ORPHAN, and ORPHAN -> GIVEN to a bookkeeper. */
+void co_tickets_orphan(struct co_tickets *tickets, struct co_ticket *ticket);
+void co_tickets_adopt(struct co_tickets *tickets, struct co_ticket *ticket, uint32_t worker,
+                      co_ms now);
+
+/* The oldest orphan of a pool, or NULL. */
+struct co_ticket *co_tickets_next_orphan(struct co_tickets *tickets, uint32_t pool);
+
+/* QUEUED, GIVEN or ORPHAN -> ENDED with an outcome, in line to be settled. */
 void co_tickets_end(struct co_tickets *tickets, struct co_ticket *ticket, enum co_outcome outcome,
                     uint32_t delay_s);
 

@@ -18,7 +18,7 @@
 #define CO_TURN_SETTLES_MAX 1024
 #define CO_TURN_STARTS_MAX 1024
 #define CO_TURN_CLAIMS_MAX 1024
-#define CO_TURN_WANTS_MAX 64
+#define CO_TURN_WANTS_MAX 256
 #define CO_TURN_QUEUES_MAX 256 /* Queues a depth or discovery answer can hold. */
 #define CO_TURN_TEXT_SIZE 240
 
@@ -32,6 +32,8 @@ struct co_turn_settle {
     enum co_outcome outcome;
     uint32_t delay_s;
     bool began;       /* The attempt counts (RELEASED, LEFT, CRASHED) unless outcome says not. */
+    bool felled;      /* RETURNED: its worker died before the job began; counted as a crash beside
+                         the job, no attempt. */
     bool record;      /* FAILED: write the failed_jobs row here (plain PHP). */
     char *text;       /* For that row; malloc'd or NULL, freed with the turn. */
     bool ret_applied;

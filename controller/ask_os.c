@@ -85,7 +85,9 @@ int co_ask(const struct co_cli *cli, const char *op, const char *args, char **re
     code = strcmp(answer.code, "not_found") == 0 ? CO_ENOTFOUND
            : strcmp(answer.code, "version") == 0 ? CO_EVERSION
                                                  : CO_EAPP;
-    co_err_set(err, code, "%s", answer.error);
+    co_err_set(
+        err, code, "%s",
+        answer.error[0] != '\0' ? answer.error : "the agent refused without a reason; see its log");
     co_cli_json_answer_done(&answer);
     return code;
 }
@@ -134,12 +136,12 @@ int co_ask_print(char *json)
     return CO_EXIT_OK;
 }
 
-int co_ask_page(const struct co_cli *cli, const struct co_view *view,
-                void (*page)(struct co_text *text, const struct co_view *view))
+int co_ask_write(const struct co_cli *cli, void (*page)(struct co_text *text, const void *arg),
+                 const void *arg)
 {
     struct co_text text = {.color = cli->color};
 
-    page(&text, view);
+    page(&text, arg);
     text.size = text.len + 1;
     text.buf = malloc(text.size);
     if (text.buf == NULL) {
@@ -147,8 +149,25 @@ int co_ask_page(const struct co_cli *cli, const struct co_view *view,
         return CO_EXIT_FAILED;
     }
     text.len = 0;
-    page(&text, view);
+    page(&text, arg);
     fwrite(text.buf, 1, text.len, stdout);
     free(text.buf);
     return CO_EXIT_OK;
+}
+
+struct view_page {
+    const struct co_view *view;
+    void (*write)(struct co_text *text, const struct co_view *view);
+};
+
+static void write_view(struct co_text *text, const void *arg)
+{
+    const struct view_page *page = arg;
+    page->write(text, page->view);
+}
+
+int co_ask_page(const struct co_cli *cli, const struct co_view *view,
+                void (*page)(struct co_text *text, const struct co_view *view))
+{
+    return co_ask_write(cli, write_view, &(struct view_page){view, page});
 }

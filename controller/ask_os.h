@@ -29,8 +29,12 @@ int co_ask_fail(const struct co_cli *cli, const struct co_err *err);
  * code. */
 int co_ask_print(char *json);
 
-/* Print a page of the view. */
+/* Print a page of anything: it is asked twice, for the size and for the text. */
 struct co_text;
+int co_ask_write(const struct co_cli *cli, void (*page)(struct co_text *text, const void *arg),
+                 const void *arg);
+
+/* Print a page of the view. */
 int co_ask_page(const struct co_cli *cli, const struct co_view *view,
                 void (*page)(struct co_text *text, const struct co_view *view));
 

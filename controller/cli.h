@@ -28,6 +28,8 @@ struct co_cli {
     bool quarantined;
     uint64_t limit;
     const char *connection;
+    const char *pool;
+    const char *reason;
     const char *worker_bin;
     const char *php;
 
@@ -44,6 +46,13 @@ int co_cmd_workers(struct co_cli *cli);
 int co_cmd_queues(struct co_cli *cli);
 int co_cmd_ping(struct co_cli *cli);
 int co_cmd_push(struct co_cli *cli);
+int co_cmd_trace(struct co_cli *cli);
+int co_cmd_exits(struct co_cli *cli);
+int co_cmd_slow(struct co_cli *cli);
+int co_cmd_minutes(struct co_cli *cli);
+int co_cmd_reload(struct co_cli *cli);
+int co_cmd_pause(struct co_cli *cli);
+int co_cmd_resume(struct co_cli *cli);
 int co_cmd_drain(struct co_cli *cli);
 int co_cmd_failed_list(struct co_cli *cli);
 int co_cmd_failed_show(struct co_cli *cli);

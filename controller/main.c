@@ -35,7 +35,10 @@ enum {
     OPT_ALL,
     OPT_QUARANTINED,
     OPT_LIMIT,
+    OPT_LAST,
     OPT_CONNECTION,
+    OPT_POOL,
+    OPT_REASON,
     OPT_WORKER_BIN,
     OPT_PHP,
 };
@@ -56,10 +59,13 @@ static const struct option_row {
     {"help", OPT_HELP, NULL, "show help, also -h", true},
     {"version", OPT_VERSION, NULL, "show the version", true},
     {"watch", OPT_WATCH, NULL, "show it again every second, until Ctrl-C", false},
-    {"wait", OPT_WAIT, NULL, "return when the agent has ended", false},
+    {"wait", OPT_WAIT, NULL, "return when it is through", false},
     {"all", OPT_ALL, NULL, "all of them", false},
     {"quarantined", OPT_QUARANTINED, NULL, "payloads that were put aside as not runnable", false},
     {"limit", OPT_LIMIT, "N", "at most so many, newest first", false},
+    {"last", OPT_LAST, "N", "the newest N (default 20, at most 1000)", false},
+    {"pool", OPT_POOL, "NAME", "of this pool", false},
+    {"reason", OPT_REASON, "TEXT", "why, for those who find it so", false},
     {"connection", OPT_CONNECTION, "NAME", "the queue connection (default: the application's)",
      false},
     {"worker-bin", OPT_WORKER_BIN, "PATH", "cohort-worker (default: the one beside cohort)", false},
@@ -110,13 +116,29 @@ static const struct command {
      "agents.\n"},
     {"workers",
      "",
-     "each worker: state, job, memory",
+     "each worker: generation, state, job, memory",
      co_cmd_workers,
      0,
      0,
      {0},
+     "GENERATION rises with every boot of the application (cohort reload, queue:restart); SINCE "
+     "is\n"
+     "how long it has been in its state.\n"
+     "\n"
      "  cohort workers\n"
      "  cohort workers --json | jq '.workers[] | select(.state == \"busy\")'\n"},
+    {"workers trace",
+     "ID",
+     "where the PHP code of a worker is right now",
+     co_cmd_trace,
+     1,
+     1,
+     {OPT_POOL},
+     "ID is the number cohort workers shows. The stack is read from outside: the job is neither\n"
+     "stopped nor slowed. Without --pool the first pool is meant.\n"
+     "\n"
+     "  cohort workers trace 3\n"
+     "  cohort workers trace 3 --pool mail --json | jq '.frames[0]'\n"},
     {"queues",
      "",
      "what waits where, and who serves it",
@@ -140,6 +162,82 @@ static const struct command {
      "\n"
      "  cohort push emails payload.json\n"
      "  cat payload.json | cohort push emails --connection database\n"},
+    {"reload",
+     "",
+     "boot the application anew, replace worker by worker",
+     co_cmd_reload,
+     0,
+     0,
+     {OPT_POOL, OPT_WAIT},
+     "As queue:restart and SIGUSR2, of all pools or of one: environment and code are read anew, a\n"
+     "release behind a symbolic link is found again, and running jobs end in the old code. When\n"
+     "the new code does not boot, the old serves on. With --wait it returns when every worker is\n"
+     "of the new generation, and with exit status 1 and the application's words when it does not\n"
+     "boot.\n"
+     "\n"
+     "  cohort reload\n"
+     "  cohort reload --pool mail --wait\n"},
+    {"pause",
+     "[QUEUE] --reason TEXT",
+     "begin no more jobs of a queue, on this agent",
+     co_cmd_pause,
+     0,
+     1,
+     {OPT_REASON},
+     "QUEUE is a name or connection:name; without it all queues are meant. Running jobs end, jobs\n"
+     "taken ahead go back. The pause outlives the agent, until cohort resume. Other agents and\n"
+     "stock workers are not held; Laravel's queue:pause (12.40 or newer) holds them all.\n"
+     "\n"
+     "  cohort pause emails --reason \"mail server is down\"\n"
+     "  cohort pause database:emails --reason \"#4711\"\n"
+     "  cohort pause --reason \"migration\"\n"},
+    {"resume",
+     "[QUEUE]",
+     "end a pause of this agent",
+     co_cmd_resume,
+     0,
+     1,
+     {0},
+     "Named as it was paused; without QUEUE the pause of all queues ends.\n"
+     "\n"
+     "  cohort resume emails\n"
+     "  cohort resume\n"},
+    {"exits",
+     "",
+     "why workers ended, newest first",
+     co_cmd_exits,
+     0,
+     0,
+     {OPT_LAST},
+     "REASON is one of a closed list (see agent/README.md), CAUSE the last line the worker wrote "
+     "or\n"
+     "what ended it. A helper is a control worker or a bookkeeper. JOB is its class, else its "
+     "queue.\n"
+     "\n"
+     "  cohort exits\n"
+     "  cohort exits --last 100 --json | jq '.exits[] | select(.reason == \"oom\")'\n"},
+    {"slow",
+     "",
+     "jobs that ran for long, and where they were",
+     co_cmd_slow,
+     0,
+     0,
+     {OPT_LAST},
+     "Jobs that ran for longer than their pool's slow:, each once, with its PHP stack of then.\n"
+     "\n"
+     "  cohort slow --last 5\n"
+     "  cohort slow --json | jq -r '.slow[].job' | sort | uniq -c\n"},
+    {"minutes",
+     "",
+     "what became of jobs, by minute, queue and class",
+     co_cmd_minutes,
+     0,
+     0,
+     {OPT_LAST},
+     "A minute is written down when it is over. Times are of all jobs that ended in it.\n"
+     "\n"
+     "  cohort minutes\n"
+     "  cohort minutes --last 1000 --json | jq '[.minutes[].done] | add'\n"},
     {"drain",
      "",
      "let the agent finish its jobs and end",
@@ -265,7 +363,7 @@ static void print_help(void)
     for (size_t i = 0; i < N_COMMANDS; i++) {
         char text[64];
         snprintf(text, sizeof text, "%s %s", commands[i].name, commands[i].operands);
-        printf("  %-26s %s\n", text, commands[i].summary);
+        printf("  %-28s %s\n", text, commands[i].summary);
     }
     puts("\nOptions of every command:");
     print_options(true, NULL);
@@ -313,24 +411,37 @@ static int cmd_version(struct co_cli *cli)
 
 /* ---- finding the command ---- */
 
-/* "failed retry" takes two words. Returns how many were used, 0 = no such command. */
+static const struct command *find_name(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* "failed retry" takes two words, and "workers trace" is not "workers". Returns how many were
+ * used, 0 = no such command. */
 static int find_command(int argc, char **argv, const struct command **ret_command)
 {
-    char two[64] = "";
+    char two[64];
+    const struct command *command;
 
     if (argc > 1) {
         snprintf(two, sizeof two, "%s %s", argv[0], argv[1]);
-    }
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        int words = strcmp(commands[i].name, two) == 0       ? 2
-                    : strcmp(commands[i].name, argv[0]) == 0 ? 1
-                                                             : 0;
-        if (words > 0) {
-            *ret_command = &commands[i];
-            return words;
+        command = find_name(two);
+        if (command != NULL) {
+            *ret_command = command;
+            return 2;
         }
     }
-    return 0;
+    command = find_name(argv[0]);
+    if (command == NULL) {
+        return 0;
+    }
+    *ret_command = command;
+    return 1;
 }
 
 /* Whether it is the first word of commands with two. */
@@ -455,10 +566,10 @@ static int read_timeout(struct co_cli *cli, const char *value)
                                                              : CO_EXIT_OK;
 }
 
-static int read_limit(struct co_cli *cli, const char *value)
+static int read_count(struct co_cli *cli, const char *option, const char *value)
 {
     struct co_err err;
-    return co_units_count(value, 1000000, &cli->limit, &err) < 0 ? wrong_value("limit", &err)
+    return co_units_count(value, 1000000, &cli->limit, &err) < 0 ? wrong_value(option, &err)
                                                                  : CO_EXIT_OK;
 }
 
@@ -495,6 +606,12 @@ static int take_option(struct co_cli *cli, struct places *places, int id)
     case OPT_QUARANTINED:
         cli->quarantined = true;
         break;
+    case OPT_POOL:
+        cli->pool = optarg;
+        break;
+    case OPT_REASON:
+        cli->reason = optarg;
+        break;
     case OPT_CONNECTION:
         cli->connection = optarg;
         break;
@@ -507,7 +624,9 @@ static int take_option(struct co_cli *cli, struct places *places, int id)
     case OPT_TIMEOUT:
         return read_timeout(cli, optarg);
     case OPT_LIMIT:
-        return read_limit(cli, optarg);
+        return read_count(cli, "limit", optarg);
+    case OPT_LAST:
+        return read_count(cli, "last", optarg);
     }
     return CO_EXIT_OK;
 }

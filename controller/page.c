@@ -62,6 +62,7 @@ static void pool_row(const void *arg, size_t row, char cells[][CO_CELL_SIZE])
     size_t c = 0;
 
     co_table_cell(cells[c++], pool->name);
+    number(cells[c++], pool->generation);
     number(cells[c++], pool->workers_wanted);
     for (int state = CO_WORKER_BOOTING; state < CO_WORKER_DEAD; state++) {
         number(cells[c++], pool->by_state[state]);
@@ -75,16 +76,25 @@ static void pool_row(const void *arg, size_t row, char cells[][CO_CELL_SIZE])
     or_dash(cells[c++], pool->app_path);
 }
 
-static void write_pool_troubles(struct co_text *text, const struct co_view_pool *pool)
+static void write_circuit(struct co_text *text, const struct co_view_pool *pool)
+{
+    bool open = strcmp(pool->circuit, "open") == 0;
+
+    if (!open && strcmp(pool->circuit, "probing") != 0) {
+        return;
+    }
+    co_table_put(text, "%s: ", pool->name);
+    co_table_style(text, CO_STYLE_BAD, open ? "the circuit is open" : "the circuit is probing");
+    co_table_put(text,
+                 ": too many workers died, so %s; the others go on. Why they died: cohort exits\n",
+                 open ? "no new ones are started until a probe is due"
+                      : "one is out as a probe, and new ones start once it has done a job");
+}
+
+static void write_exits(struct co_text *text, const struct co_view_pool *pool)
 {
     bool first = true;
 
-    if (pool->boot_error[0] != '\0') {
-        co_table_put(text, "%s: ", pool->name);
-        co_table_style(text, CO_STYLE_BAD, "the application does not boot: ");
-        co_table_foreign(text, pool->boot_error);
-        co_table_put(text, "\n");
-    }
     for (int reason = 0; reason < CO_EXIT_REASONS; reason++) {
         if (pool->exits[reason] > 0) {
             if (first) {
@@ -98,12 +108,29 @@ static void write_pool_troubles(struct co_text *text, const struct co_view_pool 
     co_table_put(text, "%s", first ? "" : "\n");
 }
 
+static void write_pool_troubles(struct co_text *text, const struct co_view_pool *pool)
+{
+    if (pool->boot_error[0] != '\0') {
+        co_table_put(text, "%s: ", pool->name);
+        co_table_style(text, CO_STYLE_BAD, "the application does not boot: ");
+        co_table_foreign(text, pool->boot_error);
+        co_table_put(text, pool->zygote_up ? " (the one before serves on)\n" : "\n");
+    }
+    write_circuit(text, pool);
+    if (pool->bookkeeping > 0) {
+        co_table_put(text, "%s: %" PRIu32 " %s a bookkeeper, which ends what dead workers left\n",
+                     pool->name, pool->bookkeeping,
+                     pool->bookkeeping == 1 ? "job waits for" : "jobs wait for");
+    }
+    write_exits(text, pool);
+}
+
 static void write_pools(struct co_text *text, const struct co_view *view)
 {
     const struct co_table table = {
-        .columns = 11,
-        .heads = {"POOL", "WANTED", "BOOTING", "IDLE", "BUSY", "DRAINING", "WAITING", "WAIT P95",
-                  "JOB P95", "APPLICATION", "PATH"},
+        .columns = 12,
+        .heads = {"POOL", "GENERATION", "WANTED", "BOOTING", "IDLE", "BUSY", "DRAINING", "WAITING",
+                  "WAIT P95", "JOB P95", "APPLICATION", "PATH"},
         .right = {[1] = true,
                   [2] = true,
                   [3] = true,
@@ -111,7 +138,8 @@ static void write_pools(struct co_text *text, const struct co_view *view)
                   [5] = true,
                   [6] = true,
                   [7] = true,
-                  [8] = true},
+                  [8] = true,
+                  [9] = true},
         .rows = view->n_pools,
         .row = pool_row,
         .arg = view,
@@ -134,6 +162,7 @@ static void queue_row(const void *arg, size_t row, char cells[][CO_CELL_SIZE])
     co_table_cell(cells[c++], queue->name);
     or_dash(cells[c++], queue->connection);
     co_table_cell(cells[c++], queue->served ? queue->pool : "(nobody)");
+    co_table_cell(cells[c++], queue->held ? "held" : queue->served ? "served" : "-");
     number(cells[c++], queue->ready);
     number(cells[c++], queue->delayed);
     number(cells[c++], queue->claimed);
@@ -149,21 +178,40 @@ static void queue_row(const void *arg, size_t row, char cells[][CO_CELL_SIZE])
     number(cells[c++], queue->foreign);
 }
 
+/* A queue that stands still though workers are idle is the first question of all. */
+static void write_held(struct co_text *text, const struct co_view *view)
+{
+    for (uint32_t i = 0; i < view->n_queues; i++) {
+        const struct co_view_queue *queue = &view->queues[i];
+        if (queue->held) {
+            co_table_foreign(text, queue->connection);
+            co_table_put(text, ":");
+            co_table_foreign(text, queue->name);
+            co_table_put(text, ": ");
+            co_table_style(text, CO_STYLE_WARN, "held");
+            co_table_put(text,
+                         ", nothing of it is begun: it is paused (cohort resume, or "
+                         "queue:continue), or the application is down (artisan up)\n");
+        }
+    }
+}
+
 static void write_queues(struct co_text *text, const struct co_view *view)
 {
     struct co_table table = {
-        .columns = 14,
-        .heads = {"QUEUE", "CONNECTION", "POOL", "READY", "DELAYED", "CLAIMED", "RUNNING", "OLDEST",
-                  "DONE", "FAILED", "RELEASED", "CRASHED", "TIMEOUT", "FOREIGN"},
+        .columns = 15,
+        .heads = {"QUEUE", "CONNECTION", "POOL", "STATE", "READY", "DELAYED", "CLAIMED", "RUNNING",
+                  "OLDEST", "DONE", "FAILED", "RELEASED", "CRASHED", "TIMEOUT", "FOREIGN"},
         .rows = view->n_queues,
         .row = queue_row,
         .arg = view,
     };
 
-    for (size_t c = 3; c < table.columns; c++) {
+    for (size_t c = 4; c < table.columns; c++) {
         table.right[c] = true;
     }
     section(text, &table, "no queues yet");
+    write_held(text, view);
 }
 
 /* ---- sources ---- */

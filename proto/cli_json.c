@@ -145,6 +145,17 @@ char *co_cli_json_queues(const char *status)
     return finish(json_pack("{s:O?,s:O?}", "queues", queues, "sources", sources));
 }
 
+char *co_cli_json_first(const char *data, const char *member, uint64_t n)
+{
+    JSON root = read_text(data);
+    json_t *list = json_object_get(root, member);
+
+    while (json_array_size(list) > n) {
+        json_array_remove(list, json_array_size(list) - 1);
+    }
+    return list != NULL ? finish(json_pack("{s:O}", member, list)) : NULL;
+}
+
 /* ---- arguments ---- */
 
 char *co_cli_json_push(const char *queue, const char *connection, const char *payload, size_t size,
@@ -196,8 +207,20 @@ char *co_cli_json_failed(const struct co_cli_failed_args *args)
 
 char *co_cli_json_id(const char *id)
 {
-    JSON root = json_pack("{s:o}", "id", co_text_json(id));
-    return root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    return co_cli_json_members((const char *const[][2]){{"id", id}}, 1);
+}
+
+char *co_cli_json_members(const char *const members[][2], size_t n)
+{
+    JSON root = json_object();
+
+    for (size_t i = 0; i < n; i++) {
+        if (members[i][1] != NULL &&
+            json_object_set_new(root, members[i][0], co_text_json(members[i][1])) < 0) {
+            return NULL;
+        }
+    }
+    return json_dumps(root, JSON_COMPACT);
 }
 
 /* ---- lists ---- */
@@ -298,6 +321,122 @@ int co_cli_json_failed_one(const char *data, co_cli_failed_each *each, void *arg
     }
     call_failed(root, each, arg);
     return 1;
+}
+
+/* ---- what the agent remembers ---- */
+
+#define COPY(object, thing, member) \
+    co_text_json_copy(object, #member, (thing)->member, sizeof(thing)->member)
+
+static void read_exit(const json_t *object, void *at)
+{
+    struct co_report_exit *exit = at;
+
+    *exit = (struct co_report_exit){
+        .id = (int64_t)number_of(object, "id"),
+        .at = (co_unix)number_of(object, "at"),
+        .worker = (uint32_t)number_of(object, "worker"),
+        .pid = (int32_t)number_of(object, "pid"),
+        .generation = (uint32_t)number_of(object, "generation"),
+        .rss_bytes = number_of(object, "rss_bytes"),
+    };
+    COPY(object, exit, pool);
+    COPY(object, exit, reason);
+    COPY(object, exit, status);
+    COPY(object, exit, queue);
+    COPY(object, exit, job);
+    COPY(object, exit, job_id);
+    COPY(object, exit, uuid);
+    COPY(object, exit, cause);
+}
+
+static void read_slow(const json_t *object, void *at)
+{
+    struct co_report_slow *slow = at;
+
+    *slow = (struct co_report_slow){
+        .id = (int64_t)number_of(object, "id"),
+        .at = (co_unix)number_of(object, "at"),
+        .worker = (uint32_t)number_of(object, "worker"),
+        .seconds = (uint32_t)number_of(object, "seconds"),
+    };
+    COPY(object, slow, pool);
+    COPY(object, slow, job);
+    COPY(object, slow, stack);
+}
+
+static void read_minute(const json_t *object, void *at)
+{
+    struct co_report_minute *minute = at;
+
+    *minute = (struct co_report_minute){
+        .minute = (co_unix)number_of(object, "minute"),
+        .done = number_of(object, "done"),
+        .failed = number_of(object, "failed"),
+        .released = number_of(object, "released"),
+        .crashed = number_of(object, "crashed"),
+        .timeouts = number_of(object, "timeouts"),
+        .run_sum_us = number_of(object, "run_sum_us"),
+        .run_max_us = number_of(object, "run_max_us"),
+        .wait_sum_us = number_of(object, "wait_sum_us"),
+    };
+    COPY(object, minute, pool);
+    COPY(object, minute, connection);
+    COPY(object, minute, queue);
+    COPY(object, minute, job);
+}
+
+/* Rows of `size` bytes each. */
+static int read_rows(const char *data, const char *member,
+                     void (*read)(const json_t *object, void *at), void *rows, size_t size,
+                     uint32_t max)
+{
+    JSON root = read_text(data);
+    const json_t *list = json_object_get(root, member);
+    size_t n = json_array_size(list);
+
+    if (!json_is_array(list)) {
+        return CO_EMALFORMED;
+    }
+    n = n < max ? n : max;
+    for (size_t i = 0; i < n; i++) {
+        read(json_array_get(list, i), (char *)rows + i * size);
+    }
+    return (int)n;
+}
+
+int co_cli_json_exits(const char *data, struct co_report_exit *ret_list, uint32_t max)
+{
+    return read_rows(data, "exits", read_exit, ret_list, sizeof *ret_list, max);
+}
+
+int co_cli_json_slow(const char *data, struct co_report_slow *ret_list, uint32_t max)
+{
+    return read_rows(data, "slow", read_slow, ret_list, sizeof *ret_list, max);
+}
+
+int co_cli_json_minutes(const char *data, struct co_report_minute *ret_list, uint32_t max)
+{
+    return read_rows(data, "minutes", read_minute, ret_list, sizeof *ret_list, max);
+}
+
+int co_cli_json_frames(const char *data, uint64_t *ret_pid, co_cli_frame_each *each, void *arg)
+{
+    JSON root = read_text(data);
+    json_t *frames = json_object_get(root, "frames");
+    json_t *frame;
+    size_t i;
+
+    if (!json_is_array(frames)) {
+        return CO_EMALFORMED;
+    }
+    *ret_pid = number_of(root, "pid");
+    json_array_foreach(frames, i, frame)
+    {
+        each(arg, (uint32_t)i, text_of(frame, "function"), text_of(frame, "file"),
+             number_of(frame, "line"));
+    }
+    return (int)json_array_size(frames);
 }
 
 int co_cli_json_config_each(const char *data, co_cli_config_each *each, void *arg)

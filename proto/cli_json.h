@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "proto/err.h"
+#include "proto/report.h"
 
 #define CO_CLI_SCHEMA 1
 
@@ -35,6 +36,8 @@ char *co_cli_json_error(const char *code, const char *message);
 /* From the status: {"schema","workers":[{"pool",…}]} and {"schema","queues":[…],"sources":[…]}. */
 char *co_cli_json_workers(const char *status);
 char *co_cli_json_queues(const char *status);
+/* The first n of a list: {"schema",MEMBER:[…]}. */
+char *co_cli_json_first(const char *data, const char *member, uint64_t n);
 
 /* ---- arguments ---- */
 
@@ -51,6 +54,8 @@ struct co_cli_failed_args {
 };
 char *co_cli_json_failed(const struct co_cli_failed_args *args);
 char *co_cli_json_id(const char *id);
+/* An object of n pairs of name and text; those without text are left out. */
+char *co_cli_json_members(const char *const members[][2], size_t n);
 
 /* ---- lists ---- */
 
@@ -72,6 +77,18 @@ typedef void co_cli_failed_each(void *arg, const struct co_cli_failed *failed);
 int co_cli_json_failed_each(const char *data, co_cli_failed_each *each, void *arg);
 /* The same for the one object of failed.show. */
 int co_cli_json_failed_one(const char *data, co_cli_failed_each *each, void *arg);
+
+/* What the agent remembers: the first rows of {"exits":[…]} and so on, at most max. Texts are cut
+ * to their field. Return how many were read, or CO_EMALFORMED. */
+int co_cli_json_exits(const char *data, struct co_report_exit *ret_list, uint32_t max);
+int co_cli_json_slow(const char *data, struct co_report_slow *ret_list, uint32_t max);
+int co_cli_json_minutes(const char *data, struct co_report_minute *ret_list, uint32_t max);
+
+/* The frames of a trace, the innermost first; file is "" for a function of PHP's own. Returns how
+ * many there are, or CO_EMALFORMED. */
+typedef void co_cli_frame_each(void *arg, uint32_t index, const char *function, const char *file,
+                               uint64_t line);
+int co_cli_json_frames(const char *data, uint64_t *ret_pid, co_cli_frame_each *each, void *arg);
 
 /* The effective configuration: called for every key. line is 0 unless from a file. */
 typedef void co_cli_config_each(void *arg, const char *key, const char *value, const char *origin,

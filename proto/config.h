@@ -34,6 +34,12 @@ enum co_log_level {
     CO_LOG_ERROR,
 };
 
+enum co_boot {
+    CO_BOOT_PRELOAD = 0, /* Boot the application, then fork. */
+    CO_BOOT_AFTER_FORK,  /* Fork the started PHP, boot in the child. */
+    CO_BOOT_SPAWN,       /* Exec and boot each worker. */
+};
+
 enum co_on_lost {
     CO_ON_LOST_RETRY = 0, /* The start is given back; the third loss counts as a crash. */
     CO_ON_LOST_FAIL,
@@ -76,6 +82,10 @@ struct co_pool_config {
     uint64_t memory_bytes;         /* Hard RSS limit of a worker; 0: derived. */
     uint64_t max_payload_bytes;    /* Default 64 MiB. */
     co_ms kill_grace;              /* Default 5 s. */
+    enum co_boot boot;
+    uint32_t max_jobs; /* Recycle a worker after so many jobs, +-20 %; 0: off. */
+    co_ms max_time;    /* Recycle it at that age, +-20 %; 0: off. */
+    co_ms slow;        /* Log a job's PHP stack once it runs so long; 0: off. */
     bool force;                    /* Run in maintenance mode too. */
     struct co_job_options job;
 };

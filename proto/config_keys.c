@@ -35,8 +35,7 @@ static const char *const drivers[] = {"sqlite", NULL};
 static const char *const drivers_later[] = {"redis", "mysql", "pgsql", "database", "sync", NULL};
 static const char *const modes[] = {"job", NULL};
 static const char *const modes_later[] = {"worker", "per_request", NULL};
-static const char *const boots[] = {"preload", NULL};
-static const char *const boots_later[] = {"after_fork", "spawn", NULL};
+static const char *const boots[] = {"preload", "after_fork", "spawn", NULL};
 
 /* Keys that share a prefix stand together. */
 static const struct key keys[] = {
@@ -71,9 +70,7 @@ static const struct key keys[] = {
     {"mode", SCOPE_POOL, 0, 0, 0,
      TYPE(fixed, .words = modes, .later = modes_later,
           .later_why = "HTTP pools come with a later version; write job")},
-    {"boot", SCOPE_POOL, 0, 0, 0,
-     TYPE(fixed, .words = boots, .later = boots_later,
-          .later_why = "it comes with a later version; write preload")},
+    {"boot", SCOPE_POOL, 0, 0, IN(co_pool_config, boot), TYPE(word, .words = boots)},
     {"queue", SCOPE_POOL, 0, 0, IN(co_pool_config, queue),
      TYPE(queue, SIZE(co_pool_config, queue))},
     {"connection", SCOPE_POOL, 0, 0, IN(co_pool_config, connection),
@@ -86,6 +83,9 @@ static const struct key keys[] = {
     {"max_payload", SCOPE_POOL, 0, 0, IN(co_pool_config, max_payload_bytes),
      TYPE(bytes, .min = 1, .max = 64 << 20)},
     {"kill_grace", SCOPE_POOL, 0, 0, IN(co_pool_config, kill_grace), TYPE(ms, .min = 0)},
+    {"max_jobs", SCOPE_POOL, 0, 0, IN(co_pool_config, max_jobs), TYPE(count, .max = 1000000000)},
+    {"max_time", SCOPE_POOL, 0, 0, IN(co_pool_config, max_time), TYPE(ms, .min = 0)},
+    {"slow", SCOPE_POOL, 0, 0, IN(co_pool_config, slow), TYPE(ms, .min = 0)},
     {"force", SCOPE_POOL, 0, 0, IN(co_pool_config, force), TYPE(flag, .min = 0)},
     {"job.timeout", SCOPE_POOL, 0, 0, IN(co_pool_config, job.timeout), TYPE(seconds, .min = 0)},
     {"job.tries", SCOPE_POOL, 0, 0, IN(co_pool_config, job.tries), TYPE(count, .max = 1000000)},
@@ -108,8 +108,6 @@ static const struct {
     {"policies", SCOPE_TOP,
      "policies come with a later version: set queue, workers and job of the pool instead, and "
      "remove the key"},
-    {"max_jobs", SCOPE_POOL, "recycling comes with a later version; remove the key"},
-    {"max_time", SCOPE_POOL, "recycling comes with a later version; remove the key"},
     {"max_requests", SCOPE_POOL, "HTTP pools come with a later version; remove the key"},
     {"admission", SCOPE_POOL, "HTTP pools come with a later version; remove the key"},
     {"shed_after", SCOPE_POOL, "HTTP pools come with a later version; remove the key"},

@@ -19,6 +19,13 @@
  *     failed.forget {ids:[…]} or {all:true}, {quarantined?}  {forgotten:n}
  *     doctor        –                                   {php:{…}, app:{…}, unserved:[…], foreign:n,
  *                                                         notes:[…]}
+ *     reload        {pool?}                             {}
+ *     pause         {queue?, reason, by?}               {} (queue: "name" or "connection:name")
+ *     resume        {queue?}                            {}
+ *     trace         {worker, pool?}                     {pid, frames:[{function, file, line}]}
+ *     exits         {}                                  {exits:[…]}  why workers ended
+ *     slow          {}                                  {slow:[…]}
+ *     minutes       {}                                  {minutes:[…]}
  *     config        –                                   effective configuration, with origins
  *
  * push, failed.* and the php and app parts of doctor are answered by the application itself,
@@ -68,6 +75,11 @@ int co_view_from_json(const char *json, size_t size, struct co_view *ret_view, s
  * number's text) into buf; false when absent or too long. */
 bool co_json_get_string(const char *json, const char *member, char *buf, size_t size);
 bool co_json_get_bool(const char *json, const char *member, bool fallback);
+/* Is the text one of the strings of an array member? And the first string of one. */
+bool co_json_has(const char *json, const char *member, const char *text);
+bool co_json_first(const char *json, const char *member, char *buf, size_t size);
+/* The text as a JSON string with its quotes, malloc'd; NULL when out of memory. */
+char *co_json_quote(const char *text);
 
 /* ---- what the application says of itself (CO_RECORD_CONTROL "config") ----
  *
@@ -105,6 +117,7 @@ struct co_payload_facts {
     char backoff[64];       /* Laravel's comma list of seconds, "1,5,10"; "" when absent. */
     int64_t timeout_s;
     int64_t max_tries;
+    int64_t max_exceptions;
     int64_t retry_until; /* Unix seconds. */
     bool fail_on_timeout;
 };

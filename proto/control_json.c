@@ -199,3 +199,35 @@ bool co_json_get_bool(const char *json, const char *member, bool fallback)
 
     return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
+
+bool co_json_has(const char *json, const char *member, const char *text)
+{
+    json_t *root = json_loads(json, 0, NULL);
+    const json_t *list = json_object_get(root, member);
+    bool found = false;
+
+    for (size_t i = 0; !found && i < json_array_size(list); i++) {
+        const char *item = json_string_value(json_array_get(list, i));
+        found = item != NULL && strcmp(item, text) == 0;
+    }
+    json_decref(root);
+    return found;
+}
+
+bool co_json_first(const char *json, const char *member, char *buf, size_t size)
+{
+    json_t *root = json_loads(json, 0, NULL);
+    const char *item = json_string_value(json_array_get(json_object_get(root, member), 0));
+    bool found = item != NULL;
+
+    if (found) {
+        snprintf(buf, size, "%s", item);
+    }
+    json_decref(root);
+    return found;
+}
+
+char *co_json_quote(const char *text)
+{
+    return co_text_json_quote(text);
+}

@@ -334,6 +334,7 @@ struct wanted {
     struct text backoff;
     int64_t timeout_s;
     int64_t max_tries;
+    int64_t max_exceptions;
     int64_t retry_until;
     bool fail_on_timeout;
 };
@@ -367,6 +368,8 @@ static void note_value(struct wanted *wanted, const char *name, const char *at, 
         wanted->timeout_s = whole(at, end);
     } else if (strcmp(name, "maxTries") == 0) {
         wanted->max_tries = whole(at, end);
+    } else if (strcmp(name, "maxExceptions") == 0) {
+        wanted->max_exceptions = whole(at, end);
     } else if (strcmp(name, "retryUntil") == 0) {
         wanted->retry_until = whole(at, end);
     } else if (strcmp(name, "failOnTimeout") == 0) {
@@ -485,6 +488,7 @@ int co_payload_read(const uint8_t *payload, size_t size, struct co_payload_facts
         .backoff = {.buf = facts.backoff, .size = sizeof facts.backoff},
         .timeout_s = -1,
         .max_tries = -1,
+        .max_exceptions = -1,
         .retry_until = -1,
     };
     int code = read_payload(payload, size, &wanted, err);
@@ -497,6 +501,7 @@ int co_payload_read(const uint8_t *payload, size_t size, struct co_payload_facts
     facts.backoff[wanted.backoff.used] = '\0';
     facts.timeout_s = wanted.timeout_s;
     facts.max_tries = wanted.max_tries;
+    facts.max_exceptions = wanted.max_exceptions;
     facts.retry_until = wanted.retry_until;
     facts.fail_on_timeout = wanted.fail_on_timeout;
     *ret_facts = facts;

@@ -91,6 +91,10 @@ struct co_view_pool {
     uint64_t boot_failures;
     char boot_error[CO_TEXT_SIZE]; /* Of the last boot that failed; "" when it booted since. */
     bool zygote_up;
+    uint32_t generation;
+    char circuit[16]; /* closed, open, probing. */
+    uint64_t circuit_opened;
+    uint32_t bookkeeping; /* Jobs whose worker died, waiting for a bookkeeper. */
     bool control_up;
     uint64_t tickets_queued; /* Admitted, waiting for a worker. */
     co_ms oldest_wait;       /* Of those. */
@@ -128,6 +132,7 @@ struct co_view_queue {
     uint64_t running;
     uint64_t foreign; /* Reserved by others: stock workers, other agents. */
     double oldest_s;  /* Age of the oldest ready job. */
+    bool held; /* Paused, or the application is in maintenance. */
     uint64_t done, failed, released, crashed, lost, declined, timeouts;
 };
 

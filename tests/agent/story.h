@@ -47,11 +47,15 @@ static inline const char *story_told(struct story *story)
 
 static inline const char *story_outcome(enum co_outcome outcome)
 {
-    static const char *const names[] = {
-        [CO_OUTCOME_DONE] = "done",         [CO_OUTCOME_RELEASED] = "released",
-        [CO_OUTCOME_FAILED] = "failed",     [CO_OUTCOME_DECLINED] = "declined",
-        [CO_OUTCOME_RETURNED] = "returned", [CO_OUTCOME_LEFT] = "left",
-        [CO_OUTCOME_CRASHED] = "crashed",   [CO_OUTCOME_LOST] = "lost"};
+    static const char *const names[] = {[CO_OUTCOME_DONE] = "done",
+                                        [CO_OUTCOME_RELEASED] = "released",
+                                        [CO_OUTCOME_FAILED] = "failed",
+                                        [CO_OUTCOME_DECLINED] = "declined",
+                                        [CO_OUTCOME_RETURNED] = "returned",
+                                        [CO_OUTCOME_LEFT] = "left",
+                                        [CO_OUTCOME_CRASHED] = "crashed",
+                                        [CO_OUTCOME_LOST] = "lost",
+                                        [CO_OUTCOME_QUARANTINED] = "quarantined"};
     return names[outcome];
 }
 
@@ -90,6 +94,21 @@ static inline void story_forget(struct story *story, const struct co_action *act
     co_core_forget(&story->core, action->ticket);
 }
 
+static inline const char *story_place(const struct co_action *action)
+{
+    static char name[24];
+
+    if (action->worker >= CO_PLACE_BOOKKEEPER) {
+        snprintf(name, sizeof name, "%u.bookkeeper%u", action->pool,
+                 action->worker - CO_PLACE_BOOKKEEPER);
+    } else if (action->worker >= CO_PLACE_CONTROL) {
+        snprintf(name, sizeof name, "%u.control", action->pool);
+    } else {
+        snprintf(name, sizeof name, "%u.%u", action->pool, action->worker);
+    }
+    return name;
+}
+
 static inline void story_obey(struct story *story, const struct co_action *action)
 {
     switch (action->type) {
@@ -97,21 +116,26 @@ static inline void story_obey(struct story *story, const struct co_action *actio
         story_note(story, "  zygote %u\n", action->pool);
         break;
     case CO_ACTION_FORK:
-        if (action->worker == CO_POOL_CONTROL) {
-            story_note(story, "  fork %u.control\n", action->pool);
-        } else {
-            story_note(story, "  fork %u.%u\n", action->pool, action->worker);
-        }
+        story_note(story, "  fork %s\n", story_place(action));
         break;
     case CO_ACTION_GIVE:
         story_note(story, "  give %u.%u ticket %llu\n", action->pool, action->worker,
                    (unsigned long long)action->ticket);
         break;
     case CO_ACTION_STOP:
-        story_note(story, "  stop %u.%u\n", action->pool, action->worker);
+        story_note(story, "  stop %s\n", story_place(action));
         break;
     case CO_ACTION_KILL:
-        story_note(story, "  kill %u.%u\n", action->pool, action->worker);
+        story_note(story, "  kill %s\n", story_place(action));
+        break;
+    case CO_ACTION_TIMEOUT:
+        story_note(story, "  timeout %s ticket %llu\n", story_place(action),
+                   (unsigned long long)action->ticket);
+        break;
+    case CO_ACTION_BOOKKEEP:
+        story_note(story, "  bookkeep %s ticket %llu%s\n", story_place(action),
+                   (unsigned long long)action->ticket,
+                   co_tickets_get(&story->core.tickets, action->ticket)->final ? ", final" : "");
         break;
     case CO_ACTION_TURN:
         story_turn(story, action->source);
@@ -193,7 +217,9 @@ static inline void story_init(struct story *story, uint32_t workers, uint32_t so
 {
     co_core_init(&story->core);
     story->now = 1000;
-    co_core_add_pool(&story->core, &(struct co_pool_config){.claim = CO_CLAIM_AUTO}, workers);
+    co_core_add_pool(&story->core,
+                     &(struct co_pool_config){.claim = CO_CLAIM_AUTO, .kill_grace = 5000}, workers,
+                     1, story->now);
     for (uint32_t i = 0; i < sources; i++) {
         co_core_add_source(&story->core, &(struct co_source_config){.retry_after_s = 90},
                            story->now);
@@ -204,6 +230,7 @@ static inline void story_boot(struct story *story)
 {
     uint32_t workers = story->core.pools[0].pool.wanted;
 
+    story_tick(story, story->now);
     story_do(story, (struct co_event){.type = CO_EVENT_ZYGOTE_UP});
     for (uint32_t i = 0; i < story->core.n_sources; i++) {
         if (story->core.sources[i].in_flight) {

@@ -68,15 +68,15 @@ static void a_newcomer_never_passes_a_waiter(void **state)
     story_back(&story, 0, "0:1 0:2 0:3");
     told("  give 0.0 ticket 1\n");
     story_end(&story, 0, 1, CO_OUTCOME_DONE);
-    told(
-        "  give 0.0 ticket 2\n"
-        "  turn 0: job 1 done,\n");
+    told("  give 0.0 ticket 2\n");
+    story_tick(&story, 1253); /* An outcome waits a little for company. */
+    told("  turn 0: job 1 done,\n");
     story_back(&story, 0, "0:4");
     story_end(&story, 0, 2, CO_OUTCOME_DONE);
     told(
         "  forget 1\n"
         "  give 0.0 ticket 3\n"
-        "  turn 0: job 2 done,\n");
+        "  turn 0: job 2 done, 3 of q,\n"); /* Jobs of 3 ms: the next ones are held ahead. */
 }
 
 static void a_start_is_recorded_when_the_job_lasts(void **state)
@@ -168,11 +168,11 @@ static void old_claims_are_looked_at_before_the_hand_over(void **state)
     story_told(&story);
     story_tick(&story, 1350);
     story_end(&story, 0, 1, CO_OUTCOME_DONE);
-    told(
-        "  give 0.0 ticket 2\n"
-        "  turn 0: job 1 done,\n");
+    told("  give 0.0 ticket 2\n");
+    story_tick(&story, 1353);
+    told("  turn 0: job 1 done,\n");
     story_fail(&story, 0);
-    story_tick(&story, 1400);
+    story_tick(&story, 1403);
     told("  turn 0: job 1 done,\n");
     story_tick(&story, 1451);
     story_end(&story, 0, 2, CO_OUTCOME_DONE); /* The last good turn was 201 ms ago. */
@@ -203,16 +203,16 @@ static void a_silent_source_is_no_bar_to_another(void **state)
     story_back(&story, 1, "1:1");
     story_told(&story);
     story_end(&story, 0, 1, CO_OUTCOME_DONE);
-    told(
-        "  give 0.0 ticket 2\n"
-        "  turn 0: job 1 done,\n");
+    told("  give 0.0 ticket 2\n");
+    story_tick(&story, 1253);
+    told("  turn 0: job 1 done,\n");
     story_end(&story, 0, 2, CO_OUTCOME_RETURNED);
     story_told(&story);
     story_back(&story, 0, "0:3");
     story_told(&story);
     story_fail(&story, 0);
     story_end(&story, 0, 3, CO_OUTCOME_DONE);
-    told("  turn 1: job 1 done, 1 of b,\n");
+    told("  turn 1: job 1 done, 6 of b,\n");
     story_back(&story, 1, "1:2");
     told(
         "  forget 3\n"
@@ -259,30 +259,18 @@ static void equal_queues_take_turns(void **state)
     free((void *)(uintptr_t)first);
 }
 
-/* More queues than a turn can ask: each has its turn within a few. */
-static void no_queue_of_many_is_forgotten(void **state)
+static void every_one_of_many_queues_is_asked(void **state)
 {
-    bool asked[200] = {false};
-
     (void)state;
     story_init(&story, 1, 1);
-    for (uint32_t i = 0; i < 200; i++) {
+    for (uint32_t i = 0; i < CO_QUEUES_MAX; i++) {
         char name[16];
         snprintf(name, sizeof name, "q%u", i);
         co_core_add_queue(&story.core, name, 0, 0, 0, 0);
     }
     story_boot(&story);
-    for (uint32_t turn = 0; turn < 4; turn++) {
-        story_tick(&story, story.now + 250);
-        assert_int_equal(story.turns[0].n_wants, CO_TURN_WANTS_MAX);
-        for (uint32_t i = 0; i < CO_TURN_WANTS_MAX; i++) {
-            asked[story.turns[0].wants[i].queue] = true;
-        }
-        story_back(&story, 0, "");
-    }
-    for (uint32_t i = 0; i < 200; i++) {
-        assert_true(asked[i]);
-    }
+    story_tick(&story, story.now + 250);
+    assert_int_equal(story.turns[0].n_wants, CO_QUEUES_MAX);
 }
 
 static void a_declined_queue_rests_and_is_in_nobodys_way(void **state)
@@ -442,6 +430,7 @@ static void bye_waits_for_the_last_outcome(void **state)
 {
     (void)state;
     one_queue(1);
+    story.core.pools[0].claim = 2000;
     story_tick(&story, 1250);
     for (uint32_t round = 0; round < 2; round++) {
         struct co_turn *turn = &story.turns[0];
@@ -489,13 +478,305 @@ static void a_lost_zygote_is_replaced_at_once(void **state)
 {
     (void)state;
     one_queue(1);
-    story_do(&story, (struct co_event){.type = CO_EVENT_ZYGOTE_DOWN, .ok = true});
+    story_do(&story, (struct co_event){.type = CO_EVENT_ZYGOTE_DOWN, .ok = true, .current = true});
     told("  zygote 0\n");
     story_do(&story, (struct co_event){.type = CO_EVENT_ZYGOTE_DOWN});
     told("");
     assert_int_equal(co_core_deadline(&story.core, story.now), 1250);
-    story_tick(&story, 1800);
+    story_tick(&story, 1999);
+    assert_null(strstr(story_told(&story), "  zygote 0\n"));
+    story_tick(&story, 2000);
     assert_non_null(strstr(story_told(&story), "  zygote 0\n"));
+}
+
+/* ---- a worker's life ---- */
+
+/* Like one_queue(), with the first job given to the only worker and begun. */
+static void one_job(const struct co_payload_facts *facts)
+{
+    one_queue(1);
+    story.core.pools[0].job = (struct co_job_options){.timeout = 2000, .tries = 1, .backoff = "3"};
+    story_tick(&story, 1250);
+    story.turns[0].claims[0] = (struct co_turn_claim){.job_id = 7, .reserved_at = 100};
+    story.turns[0].claims[0].facts = *facts;
+    story.turns[0].n_claims = 1;
+    story_back(&story, 0, "");
+    story_do(&story, (struct co_event){.type = CO_EVENT_BEGAN, .ticket = 1});
+    story_tick(&story, 1350);
+    story_back(&story, 0, "");
+    story_told(&story);
+}
+
+static const struct co_payload_facts plain = {
+    .timeout_s = -1, .max_tries = -1, .max_exceptions = -1};
+static const struct co_payload_facts thrice = {
+    .timeout_s = -1, .max_tries = 3, .max_exceptions = -1};
+
+static void dies(uint32_t worker, int signal)
+{
+    story_do(&story, (struct co_event){.type = CO_EVENT_EXITED,
+                                       .worker = worker,
+                                       .signal = signal,
+                                       .ok = true,
+                                       .text = strdup("how"),
+                                       .wall_ms = 1700000000000});
+    free(story.core.orphan_text);
+}
+
+/* The bookkeeper is forked, ready, and has its job. */
+static void bookkeeper_comes(uint32_t number)
+{
+    uint32_t place = CO_PLACE_BOOKKEEPER + number;
+
+    story_worker(&story, CO_EVENT_FORKED, 0, place);
+    story_worker(&story, CO_EVENT_READY, 0, place);
+}
+
+/* What the agent does with each end: the bookkeeper's reason goes. */
+static void keeps(uint32_t number, enum co_outcome outcome)
+{
+    struct co_ticket *ticket = co_tickets_get(&story.core.tickets, 1);
+
+    free(ticket->text);
+    ticket->text = NULL;
+    story_end(&story, CO_PLACE_BOOKKEEPER + number, 1, outcome);
+}
+
+/* Ticks up to that moment; turns come back empty. */
+static void until(co_ms now)
+{
+    while (story.now < now) {
+        co_ms next = co_core_deadline(&story.core, story.now);
+        story_tick(&story, next < now ? next : now);
+        while (story.core.sources[0].in_flight) {
+            story_back(&story, 0, "");
+        }
+    }
+}
+
+/* The agent has swapped the slot. */
+static void time_over(bool running)
+{
+    until(3249);
+    story_told(&story);
+    until(3250);
+    assert_non_null(strstr(story_told(&story), "  timeout 0.0 ticket 1\n"));
+    story_do(&story, (struct co_event){.type = CO_EVENT_ENDING, .ticket = 1, .ok = running});
+    story_told(&story);
+}
+
+static void a_handler_that_answers_in_time_spends_its_process(void **state)
+{
+    (void)state;
+    one_job(&plain);
+    time_over(true);
+    story_do(
+        &story,
+        (struct co_event){
+            .type = CO_EVENT_ENDED, .ticket = 1, .outcome = CO_OUTCOME_FAILED, .timed_out = true});
+    assert_non_null(strstr(story_told(&story), "  kill 0.0\n"));
+    dies(0, 9);
+    assert_int_equal(story.core.last_exit, CO_EXIT_JOB_TIMEOUT);
+    assert_int_equal(story.core.tickets.queues[0].counts.timeouts, 1);
+    assert_int_equal(story.core.tickets.orphans[0], 0);
+}
+
+static void a_handler_that_does_not_answer_is_followed_by_the_kill(void **state)
+{
+    (void)state;
+    one_job(&thrice);
+    time_over(true);
+    assert_int_equal(story.core.pools[0].pool.workers[1].state, CO_WORKER_BOOTING);
+    until(8249);
+    assert_null(strstr(story_told(&story), "kill"));
+    until(8250);
+    assert_non_null(strstr(story_told(&story), "  kill 0.0\n"));
+    until(9250); /* It is not dead yet: again. */
+    assert_non_null(strstr(story_told(&story), "  kill 0.0\n"));
+    dies(0, 9);
+    assert_int_equal(story.core.last_exit, CO_EXIT_JOB_TIMEOUT);
+    told("  turn 0: job 7 released,\n"); /* With tries left: back at once, with its backoff. */
+    assert_int_equal(story.turns[0].settles[0].delay_s, 3);
+}
+
+static void an_end_in_the_same_moment_stands_and_the_next_job_is_not_hit(void **state)
+{
+    (void)state;
+    one_job(&plain);
+    time_over(false);
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    assert_non_null(strstr(story_told(&story), "job 7 done"));
+    story_back(&story, 0, "0:8");
+    assert_non_null(strstr(story_told(&story), "  give 0.0 ticket 2\n"));
+    until(5249);
+    assert_null(strstr(story_told(&story), "kill"));
+    assert_int_equal(story.core.pools[0].pool.workers[0].state, CO_WORKER_BUSY);
+    assert_int_equal(story.core.tickets.queues[0].counts.timeouts, 0);
+}
+
+static void a_job_out_of_tries_is_failed_by_a_bookkeeper(void **state)
+{
+    (void)state;
+    one_job(&plain);
+    dies(0, 11);
+    told(
+        "  fork 0.bookkeeper0\n"
+        "  fork 0.0\n");
+    bookkeeper_comes(0);
+    told("  bookkeep 0.bookkeeper0 ticket 1, final\n");
+    keeps(0, CO_OUTCOME_FAILED);
+    told(
+        "  stop 0.bookkeeper0\n"
+        "  turn 0: job 7 failed,\n");
+    assert_int_equal(story.core.pools[0].pool.exits[CO_EXIT_CRASH], 1);
+}
+
+static void the_start_of_a_job_that_waits_for_its_bookkeeper_is_recorded(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story.core.pools[0].job.tries = 1;
+    story_tick(&story, 1250);
+    story.turns[0].claims[0] =
+        (struct co_turn_claim){.job_id = 7, .reserved_at = 100, .facts = plain};
+    story.turns[0].n_claims = 1;
+    story_back(&story, 0, "");
+    dies(0, 11);
+    story_told(&story);
+    assert_int_equal(co_core_deadline(&story.core, story.now), 1350);
+    story_tick(&story, 1350);
+    told("  turn 0: job 7 began,\n");
+    story_back(&story, 0, "");
+    told("");
+    assert_int_equal(story.core.sources[0].n_unrecorded, 0);
+    free(co_tickets_get(&story.core.tickets, 1)->text);
+}
+
+static void what_three_bookkeepers_could_not_end_is_put_aside(void **state)
+{
+    (void)state;
+    one_job(&plain);
+    dies(0, 11);
+    for (uint32_t n = 0; n < 3; n++) {
+        bookkeeper_comes(0);
+        story_told(&story);
+        dies(CO_PLACE_BOOKKEEPER, 11);
+        if (n < 2) {
+            told("  fork 0.bookkeeper0\n");
+        }
+    }
+    told("  turn 0: job 7 quarantined,\n");
+}
+
+static void a_bookkeeper_has_a_time_of_its_own(void **state)
+{
+    (void)state;
+    one_job(&plain);
+    dies(0, 11);
+    bookkeeper_comes(0);
+    co_ms given = story.now;
+    until(given + 29999);
+    assert_null(strstr(story_told(&story), "kill"));
+    until(given + 30000);
+    assert_non_null(strstr(story_told(&story), "  kill 0.bookkeeper0\n"));
+    dies(CO_PLACE_BOOKKEEPER, 9);
+    assert_non_null(strstr(story_told(&story), "  fork 0.bookkeeper0\n"));
+    free(co_tickets_get(&story.core.tickets, 1)->text);
+}
+
+static void a_worker_over_its_memory_is_ended_and_its_job_says_why(void **state)
+{
+    (void)state;
+    one_job(&plain);
+    story_do(&story, (struct co_event){.type = CO_EVENT_MEMORY});
+    told(
+        "  kill 0.0\n"
+        "  fork 0.1\n");
+    dies(0, 9);
+    assert_int_equal(story.core.last_exit, CO_EXIT_OOM);
+    assert_int_equal(co_tickets_get(&story.core.tickets, 1)->cause, CO_CAUSE_OOM);
+    free(co_tickets_get(&story.core.tickets, 1)->text);
+    story_do(&story, (struct co_event){.type = CO_EVENT_MEMORY, .worker = 5}); /* Nobody there. */
+}
+
+static void a_held_queue_gives_its_jobs_back_and_asks_for_none(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_tick(&story, 1250);
+    story_back(&story, 0, "0:1 0:2 0:3");
+    story_told(&story);
+    story_tick(&story, 1500);
+    story_told(&story);
+    story_do(&story, (struct co_event){.type = CO_EVENT_HOLD, .ok = true});
+    story_back(&story, 0, "0:4"); /* Claimed before. */
+    told("  turn 0: job 2 unbegun returned, job 3 unbegun returned, job 4 unbegun returned,\n");
+    story_end(&story, 0, 1, CO_OUTCOME_DONE);
+    story_back(&story, 0, "");
+    story_back(&story, 0, "");
+    until(5000);
+    assert_null(strstr(story_told(&story), "of q"));
+    story_do(&story, (struct co_event){.type = CO_EVENT_HOLD});
+    told("  turn 0: 1 of q,\n");
+}
+
+static void a_drain_waits_for_bookkeepers_but_not_for_ever(void **state)
+{
+    (void)state;
+    one_job(&plain);
+    story_do(&story, (struct co_event){.type = CO_EVENT_DRAIN});
+    told("  stop 0.0\n");
+    dies(0, 11);
+    told("  fork 0.bookkeeper0\n");
+    assert_int_equal(story.core.last_exit, CO_EXIT_CRASH); /* Whatever was planned for it. */
+    until(60000);
+    assert_null(strstr(story_told(&story), "bye"));
+    until(61351);
+    assert_non_null(strstr(story_told(&story), "job 7 crashed"));
+}
+
+/* Its zygote may go: what it holds is settled before anyone says bye. */
+static void a_drain_never_leaves_a_bookkeeper_at_work(void **state)
+{
+    (void)state;
+    one_job(&plain);
+    story_do(&story, (struct co_event){.type = CO_EVENT_DRAIN});
+    dies(0, 11);
+    bookkeeper_comes(0);
+    story_do(&story, (struct co_event){.type = CO_EVENT_ZYGOTE_DOWN, .ok = true, .current = true});
+    until(2000);
+    assert_null(strstr(story_told(&story), "bye"));
+    keeps(0, CO_OUTCOME_FAILED);
+    assert_non_null(strstr(story_told(&story), "job 7 failed, bye"));
+}
+
+static void a_fast_drain_ends_bookkeepers_too(void **state)
+{
+    (void)state;
+    one_job(&plain);
+    dies(0, 11);
+    bookkeeper_comes(0);
+    story_told(&story);
+    story_do(&story, (struct co_event){.type = CO_EVENT_DRAIN, .ok = true});
+    assert_non_null(strstr(story_told(&story), "  kill 0.bookkeeper0\n"));
+    dies(CO_PLACE_BOOKKEEPER, 9);
+    dies(0, 9); /* The successor that booted. */
+    assert_non_null(strstr(story_told(&story), "job 7 crashed, bye"));
+}
+
+static void a_reload_goes_through_the_core(void **state)
+{
+    (void)state;
+    one_queue(1);
+    story_do(&story, (struct co_event){.type = CO_EVENT_RELOAD});
+    told("  zygote 0\n");
+    story_do(&story, (struct co_event){.type = CO_EVENT_ZYGOTE_UP});
+    told(
+        "  fork 0.control\n"
+        "  fork 0.1\n");
+    story_worker(&story, CO_EVENT_FORKED, 0, 1);
+    story_worker(&story, CO_EVENT_READY, 0, 1);
+    told("  stop 0.0\n");
 }
 
 int main(void)
@@ -512,7 +793,7 @@ int main(void)
         STORY(a_silent_source_is_no_bar_to_another),
         STORY(a_strict_order_claims_the_lower_for_idle_workers_alone),
         STORY(equal_queues_take_turns),
-        STORY(no_queue_of_many_is_forgotten),
+        STORY(every_one_of_many_queues_is_asked),
         STORY(a_declined_queue_rests_and_is_in_nobodys_way),
         STORY(a_heartbeat_moves_the_fence),
         STORY(an_outcome_that_was_not_taken_is_fenced),
@@ -523,6 +804,19 @@ int main(void)
         STORY(bye_waits_for_the_last_outcome),
         STORY(claims_leave_room_in_the_table),
         STORY(a_lost_zygote_is_replaced_at_once),
+        STORY(a_handler_that_answers_in_time_spends_its_process),
+        STORY(a_handler_that_does_not_answer_is_followed_by_the_kill),
+        STORY(an_end_in_the_same_moment_stands_and_the_next_job_is_not_hit),
+        STORY(a_job_out_of_tries_is_failed_by_a_bookkeeper),
+        STORY(the_start_of_a_job_that_waits_for_its_bookkeeper_is_recorded),
+        STORY(what_three_bookkeepers_could_not_end_is_put_aside),
+        STORY(a_bookkeeper_has_a_time_of_its_own),
+        STORY(a_worker_over_its_memory_is_ended_and_its_job_says_why),
+        STORY(a_held_queue_gives_its_jobs_back_and_asks_for_none),
+        STORY(a_drain_waits_for_bookkeepers_but_not_for_ever),
+        STORY(a_drain_never_leaves_a_bookkeeper_at_work),
+        STORY(a_fast_drain_ends_bookkeepers_too),
+        STORY(a_reload_goes_through_the_core),
     };
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);
 }

@@ -43,6 +43,11 @@ static int set_up(void **state)
     pool->by_state[CO_WORKER_DEAD] = 99;
     pool->exits[CO_EXIT_CRASH] = 4;
     pool->oldest_wait = 1500;
+    pool->generation = 3;
+    strcpy(pool->circuit, "closed");
+    strcpy(view->pools[1].circuit, "probing");
+    view->pools[1].circuit_opened = 2;
+    view->pools[1].bookkeeping = 5;
     pool->n_workers = 2;
     pool->workers[0].pid = 31337;
     for (uint64_t us = 50; us < UINT64_C(100000000); us *= 3) {
@@ -60,6 +65,7 @@ static int set_up(void **state)
     strcpy(view->queues[0].name, "default");
     strcpy(view->queues[0].pool, "jobs");
     view->queues[0].ready = 7;
+    view->queues[0].held = true;
     view->queues[0].oldest_s = 2.5;
     view->queues[0].done = UINT64_MAX;
     strcpy(view->queues[1].connection, "database");
@@ -129,6 +135,14 @@ static void values_are_those_of_the_view(void **state)
         "cohort_worker_exits_total{pool=\"jobs\",reason=\"crash\"} 4",
         "cohort_worker_exits_total{pool=\"slow\",reason=\"oom\"} 0",
         "cohort_admission_oldest_seconds{pool=\"jobs\"} 1.5",
+        "cohort_pool_generation{pool=\"jobs\"} 3",
+        "cohort_circuit_state{pool=\"jobs\",state=\"closed\"} 1",
+        "cohort_circuit_state{pool=\"jobs\",state=\"open\"} 0",
+        "cohort_circuit_state{pool=\"slow\",state=\"closed\"} 0",
+        "cohort_circuit_state{pool=\"slow\",state=\"probing\"} 1",
+        "cohort_circuit_opened_total{pool=\"slow\"} 2",
+        "cohort_bookkeeping_jobs{pool=\"slow\"} 5",
+        "cohort_queue_held{connection=\"database\",queue=\"default\",pool=\"jobs\"} 1",
         "cohort_source_up{connection=\"database\",place=\"/app/database.sqlite\"} 1",
         "cohort_source_last_success_timestamp_seconds{connection=\"database\","
         "place=\"/app/database.sqlite\"} 999.75",
@@ -147,6 +161,28 @@ static void values_are_those_of_the_view(void **state)
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         has(f, lines[i]);
     }
+}
+
+static void every_exit_reason_has_a_series(void **state)
+{
+    struct fixture *f = *state;
+
+    write_text(f, false);
+    for (int reason = 0; reason < CO_EXIT_REASONS; reason++) {
+        char line[128];
+        snprintf(line, sizeof line, "cohort_worker_exits_total{pool=\"jobs\",reason=\"%s\"} %d",
+                 co_exit_name((enum co_exit_reason)reason), reason == CO_EXIT_CRASH ? 4 : 0);
+        has(f, line);
+    }
+}
+
+static void an_open_circuit_is_not_ready(void **state)
+{
+    struct fixture *f = *state;
+
+    strcpy(f->view.pools[0].circuit, "open");
+    write_text(f, false);
+    has(f, "cohort_pool_ready{pool=\"jobs\"} 0");
 }
 
 static void workers_are_counted_once_and_without_the_dead(void **state)
@@ -307,6 +343,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(values_are_those_of_the_view),
+        TEST(every_exit_reason_has_a_series),
+        TEST(an_open_circuit_is_not_ready),
         TEST(workers_are_counted_once_and_without_the_dead),
         TEST(names_are_escaped),
         TEST(a_source_that_never_answered_has_no_success),

@@ -39,11 +39,11 @@ static void the_first_turn_recovers_and_counts(void **state)
     (void)state;
     co_source_init(&source, &(struct co_source_config){.retry_after_s = 90}, 1000);
     assert_false(co_source_fresh(&source, 1000));
-    assert_true(co_source_due(&source, false, false, 1000));
+    assert_true(co_source_due(&source, false, false, true, 1000));
     memset(&turn, 0, sizeof turn);
     co_source_fill(&source, &turn, 1000);
     assert_true(turn.recover && turn.depths && !turn.heartbeat);
-    assert_false(co_source_due(&source, true, true, 9000)); /* One at a time. */
+    assert_false(co_source_due(&source, true, true, true, 9000)); /* One at a time. */
     assert_true(co_source_deadline(&source, true) == UINT64_MAX);
 }
 
@@ -76,7 +76,7 @@ static void a_turn_is_due_for_a_reason(void **state)
         source.unrecorded_since = 1000;
         source.more = rows[i].more;
         source.closing = rows[i].closing;
-        if (co_source_due(&source, rows[i].idle_wants, rows[i].stale, rows[i].now) != rows[i].due) {
+        if (co_source_due(&source, rows[i].idle_wants, rows[i].stale, true, rows[i].now) != rows[i].due) {
             fail_msg("%s", rows[i].what);
         }
     }
@@ -150,10 +150,10 @@ static void failures_wait_longer_and_longer(void **state)
         have_turn(now, 0, CO_EAGAIN);
         assert_false(source.up);
         assert_false(co_source_fresh(&source, now));
-        assert_false(co_source_due(&source, true, true, now + waits[i] - 1));
+        assert_false(co_source_due(&source, true, true, true, now + waits[i] - 1));
         assert_int_equal(co_source_deadline(&source, true), now + waits[i]);
         now += waits[i];
-        assert_true(co_source_due(&source, false, false, now));
+        assert_true(co_source_due(&source, false, false, true, now));
     }
     have_turn(now, 0, CO_OK);
     assert_true(source.up);
@@ -175,14 +175,14 @@ static void a_change_is_looked_at_five_times(void **state)
 
     (void)state;
     co_source_changed(&source, 1010);
-    assert_false(co_source_due(&source, false, false, 1010)); /* Nobody would take a job. */
+    assert_false(co_source_due(&source, false, false, true, 1010)); /* Nobody would take a job. */
     for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
         assert_int_equal(co_source_deadline(&source, true), looks[i]);
-        assert_false(co_source_due(&source, true, false, looks[i] - 1));
-        assert_true(co_source_due(&source, true, false, looks[i]));
+        assert_false(co_source_due(&source, true, false, true, looks[i] - 1));
+        assert_true(co_source_due(&source, true, false, true, looks[i]));
         have_turn(looks[i], 0, CO_OK);
     }
-    assert_false(co_source_due(&source, true, false, 1031));
+    assert_false(co_source_due(&source, true, false, true, 1031));
     assert_int_equal(co_source_deadline(&source, true), 1280);
 }
 
@@ -191,12 +191,12 @@ static void a_late_turn_makes_up_for_the_looks_it_missed(void **state)
     (void)state;
     co_source_changed(&source, 1010);
     have_turn(1010, 9, CO_OK);
-    assert_true(co_source_due(&source, true, false, 1019));
+    assert_true(co_source_due(&source, true, false, true, 1019));
     have_turn(1019, 0, CO_OK);
-    assert_false(co_source_due(&source, true, false, 1020));
+    assert_false(co_source_due(&source, true, false, true, 1020));
     assert_int_equal(co_source_deadline(&source, true), 1030);
     co_source_changed(&source, 1020);
-    assert_true(co_source_due(&source, true, false, 1020));
+    assert_true(co_source_due(&source, true, false, true, 1020));
 }
 
 static void a_delayed_job_is_fetched_when_it_is_due(void **state)
@@ -207,11 +207,11 @@ static void a_delayed_job_is_fetched_when_it_is_due(void **state)
     turn.n_wants = 1;
     turn.next_due = WALL / 1000 + 1;
     co_source_done(&source, &turn, 1000, WALL + 900);
-    assert_false(co_source_due(&source, true, false, 1099));
-    assert_true(co_source_due(&source, true, false, 1100));
+    assert_false(co_source_due(&source, true, false, true, 1099));
+    assert_true(co_source_due(&source, true, false, true, 1100));
     assert_int_equal(co_source_deadline(&source, true), 1100);
     have_turn(1050, 0, CO_OK); /* A turn that asked for nothing knows nothing of it. */
-    assert_true(co_source_due(&source, true, false, 1100));
+    assert_true(co_source_due(&source, true, false, true, 1100));
 }
 
 /* Outcomes at an even pace, one every gap ms for a second; a turn takes 4 ms. */
@@ -219,31 +219,40 @@ static void jobs_are_held_ahead_by_pace_and_turn(void **state)
 {
     static const struct {
         const char *what;
-        co_ms gap;
-        unsigned burst; /* How many at once. */
-        uint32_t least, most;
+        double turn_ms, cycle_us;
+        uint32_t workers, ahead;
     } rows[] = {
-        {"long jobs", 500, 1, 0, 0},
-        {"ten a second", 100, 1, 0, 2},
-        {"a thousand a second", 1, 1, 5, 10},
-        {"ten thousand a second", 1, 10, 50, 100},
+        {"nothing known yet", 4, 0, 8, 0},
+        {"long jobs, one for each idle worker", 4, 1e6, 8, 0},
+        {"jobs of 10 ms, a quick turn", 1, 10000, 8, 9},
+        {"jobs of 1 ms, a quick turn", 1, 1000, 2, 21},
+        {"jobs of 1 ms, a slow turn", 50, 1000, 2, 201},
+        {"never more than a turn can claim", 50, 10, 64, 1000},
     };
-
+    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        co_ms now = 1000;
-        set_up(state);
-        source.turn_ms = 4;
-        for (; now < 2000; now += rows[i].gap) {
-            for (unsigned n = 0; n < rows[i].burst; n++) {
-                co_source_count_end(&source, now);
-            }
-        }
-        uint32_t ahead = co_source_prefetch(&source, 2000);
-        if (ahead < rows[i].least || ahead > rows[i].most) {
+        source.turn_ms = rows[i].turn_ms;
+        uint32_t ahead = co_source_prefetch(&source, rows[i].workers, rows[i].cycle_us);
+        if (ahead != rows[i].ahead) {
             fail_msg("%s: %u ahead", rows[i].what, ahead);
         }
-        assert_int_equal(co_source_prefetch(&source, 20000), 0); /* The burst is over. */
     }
+}
+
+static void outcomes_wait_for_company_while_workers_have_work(void **state)
+{
+    (void)state;
+    memset(&turn, 0, sizeof turn);
+    co_source_fill(&source, &turn, 1000);
+    turn.depths = true;
+    co_source_done(&source, &turn, 1000, WALL);
+    source.more = false;
+    source.n_ended = 1;
+    source.ended_since = 1010;
+    assert_true(co_source_due(&source, false, false, true, 1010)); /* Somebody starves. */
+    assert_false(co_source_due(&source, false, false, false, 1012));
+    assert_true(co_source_due(&source, false, false, false, 1013));
+    assert_true(co_source_deadline(&source, false) <= 1013);
 }
 
 static void a_closed_source_has_no_more_turns(void **state)
@@ -255,7 +264,7 @@ static void a_closed_source_has_no_more_turns(void **state)
     turn.bye = true;
     co_source_done(&source, &turn, 1010, WALL);
     assert_true(source.closed);
-    assert_false(co_source_due(&source, true, true, 9000));
+    assert_false(co_source_due(&source, true, true, true, 9000));
     assert_true(co_source_deadline(&source, true) == UINT64_MAX);
 }
 
@@ -273,6 +282,7 @@ int main(void)
         cmocka_unit_test_setup(a_late_turn_makes_up_for_the_looks_it_missed, set_up),
         cmocka_unit_test_setup(a_delayed_job_is_fetched_when_it_is_due, set_up),
         cmocka_unit_test_setup(jobs_are_held_ahead_by_pace_and_turn, set_up),
+        cmocka_unit_test_setup(outcomes_wait_for_company_while_workers_have_work, set_up),
         cmocka_unit_test_setup(a_closed_source_has_no_more_turns, set_up),
     };
     return cmocka_run_group_tests_name("source", tests, NULL, NULL);

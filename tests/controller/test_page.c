@@ -33,6 +33,7 @@ static int set_up(void **state)
     f->view.ready = true;
     f->view.n_pools = 1;
     strcpy(pool->name, "jobs");
+    pool->generation = 3;
     pool->workers_wanted = 4;
     pool->by_state[CO_WORKER_BUSY] = 2;
     pool->n_workers = 2;
@@ -76,8 +77,8 @@ static void status_is_one_page(void **state)
     co_page_status(&f->text, &f->view);
     assert_int_equal(f->text.len, strlen(f->buf));
     has(f, "cohortd 0.1.0  pid 42  up 1h 2m  ready\n");
-    has(f, "jobs       4        0     0     2         0");
-    has(f, "mail   database    (nobody)      7");
+    has(f, "jobs           3       4        0     0     2         0");
+    has(f, "mail   database    (nobody)  -          7");
     has(f, "1m 30s");
     assert_null(strstr(f->buf, "\033"));
 }
@@ -102,6 +103,36 @@ static void what_is_wrong_is_said(void **state)
     has(f, "database: 3 in quarantine: cohort failed list --quarantined\n");
 }
 
+static void why_nothing_runs_is_said(void **state)
+{
+    struct fixture *f = *state;
+
+    strcpy(f->view.pools[0].circuit, "open");
+    strcpy(f->view.pools[0].boot_error, "no such file");
+    f->view.pools[0].zygote_up = true;
+    f->view.pools[0].bookkeeping = 1;
+    f->view.queues[0].held = true;
+    f->view.queues[0].served = true;
+    strcpy(f->view.queues[0].pool, "jobs");
+    co_page_status(&f->text, &f->view);
+    has(f, "mail   database    jobs  held       7");
+    has(f, "database:mail: held, nothing of it is begun: it is paused (cohort resume");
+    has(f, "jobs: the circuit is open: too many workers died, so no new ones are started");
+    has(f, "jobs: 1 job waits for a bookkeeper");
+    has(f, "no such file (the one before serves on)\n");
+}
+
+static void a_closed_circuit_is_not_mentioned(void **state)
+{
+    struct fixture *f = *state;
+
+    strcpy(f->view.pools[0].circuit, "closed");
+    co_page_status(&f->text, &f->view);
+    assert_null(strstr(f->buf, "circuit"));
+    assert_null(strstr(f->buf, "held"));
+    assert_null(strstr(f->buf, "bookkeeper"));
+}
+
 static void colors_do_not_move_columns(void **state)
 {
     struct fixture *f = *state;
@@ -109,7 +140,7 @@ static void colors_do_not_move_columns(void **state)
     f->text.color = true;
     co_page_status(&f->text, &f->view);
     has(f, "\033[32mready\033[0m");
-    has(f, "jobs       4        0     0     2         0");
+    has(f, "jobs           3       4        0     0     2         0");
 }
 
 static void workers_show_their_job(void **state)
@@ -189,6 +220,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(status_is_one_page),
         TEST(what_is_wrong_is_said),
+        TEST(why_nothing_runs_is_said),
+        TEST(a_closed_circuit_is_not_mentioned),
         TEST(colors_do_not_move_columns),
         TEST(workers_show_their_job),
         TEST(an_empty_agent_has_pages_too),

@@ -34,8 +34,9 @@ begin() {
     has "$OUTPUT" "Usage: cohort" "69 no agent" "failed retry"
     expect 0 --help
     local command
-    for command in run status workers queues push drain "failed list" "failed show" "failed retry" \
-        "failed forget" "config check" "config explain" doctor ping version help; do
+    for command in run status workers "workers trace" queues push reload pause resume exits slow \
+        minutes drain "failed list" "failed show" "failed retry" "failed forget" "config check" \
+        "config explain" doctor ping version help; do
         expect 0 $command --help
         has "$OUTPUT" "Usage: cohort $command" "  cohort $command"
         expect 0 help $command
@@ -64,12 +65,26 @@ begin() {
     expect 2 status --timeout soon
     expect 2 failed list --limit many
     expect 2 status --all
+    expect 2 workers trace
+    has "$ERRORS" "needs ID"
+    expect 2 workers trace first
+    has "$ERRORS" '"first" is no worker'
+    expect 2 pause mail
+    has "$ERRORS" "pause needs a reason" "--reason"
+    expect 2 pause mail --reason ""
+    expect 2 pause mail --reason "$(printf '%0600d' 0)"
+    has "$ERRORS" "too long"
+    expect 2 exits --last all
+    has "$ERRORS" "--last"
+    expect 2 relaod
+    has "$ERRORS" "Did you mean: cohort reload"
 }
 
 @test "cli: no agent is exit 69, at once, with the socket and the cure" {
     local command
     for command in status workers queues ping drain "failed list" "failed show 1" \
-        "failed retry --all" "config explain"; do
+        "failed retry --all" "config explain" reload "reload --wait" "pause mail --reason x" resume \
+        exits slow minutes "workers trace 0"; do
         expect 69 $command $(nobody)
         has "$ERRORS" "$DIR/none.sock" "cohort run"
         is "$OUTPUT" ""
@@ -170,6 +185,129 @@ begin() {
     has "$ERRORS" empty
     expect 1 push mail "$DIR/none" --run-dir "$RUN"
     has "$ERRORS" "$DIR/none"
+    stop_agent
+}
+
+# An application that says which release it is and runs for as long as a file is there.
+begin_release() {
+    begin "$@"
+    stop_agent
+    cat >"$APP/app.php" <<'PHP'
+<?php
+function linger(string $file): void
+{
+    while (file_exists($file)) {
+        usleep(5000);
+    }
+}
+return new Cohort\App(job: function (Cohort\Job $job): void {
+    file_put_contents(__DIR__.'/results.log', sprintf("%.6f %d run %s %d\n", microtime(true), getmypid(), $job->data['id'], 1), FILE_APPEND);
+    if (isset($job->data['crash'])) {
+        posix_kill(getmypid(), 11);
+    }
+    linger($job->data['file'] ?? '');
+});
+PHP
+    start_agent --queue mail --workers 1 "$@"
+}
+
+put() { expect 0 push mail --run-dir "$RUN" "$1"; }
+release_of() { cli workers --json --run-dir "$RUN" | jq '.workers[0].generation'; }
+held() { [ "$(cli queues --json --run-dir "$RUN" | jq '[.queues[] | select(.name == "mail") | .held] | first')" = "$1" ]; }
+
+@test "cli: reload --wait returns with the new generation, or with what keeps it from booting" {
+    begin_release
+    local before pid
+    before=$(release_of)
+    pid=$(worker_pids)
+    expect 0 reload --wait --run-dir "$RUN"
+    has "$OUTPUT" "every worker is of the new generation"
+    is "$(release_of)" $((before + 1))
+    not is "$(worker_pids)" "$pid"
+    expect 0 reload --pool jobs --wait --json --run-dir "$RUN"
+    is "$(jq -r '.schema, .reloaded' <<<"$OUTPUT" | paste -sd ' ')" "1 true"
+    expect 0 workers --run-dir "$RUN"
+    has "$OUTPUT" GENERATION SINCE MEMORY
+
+    printf '<?php\nthrow new LogicException("the release is broken");\n' >"$APP/app.php"
+    expect 1 reload --wait --run-dir "$RUN"
+    has "$ERRORS" "pool jobs" "the release is broken" "serves on"
+    is "$(release_of)" $((before + 2))
+    expect 0 status --run-dir "$RUN"
+    has "$OUTPUT" ready "the release is broken"
+    expect 1 reload --pool none --run-dir "$RUN"
+    has "$ERRORS" '"none"' "cohort status"
+    stop_agent
+}
+
+@test "cli: a paused queue is held, said to be, and resumed" {
+    begin
+    expect 0 pause mail --reason "the mail server is down" --run-dir "$RUN"
+    has "$OUTPUT" "paused on this agent: mail" "cohort resume mail"
+    is "$ERRORS" ""
+    wait_for 5 held true
+    printf '{"id":"a","do":["ok"]}' >"$DIR/payload"
+    put "$DIR/payload"
+    expect 0 status --run-dir "$RUN"
+    has "$OUTPUT" held "cohort resume"
+    has "$(curl -s "http://$HTTP/metrics")" 'cohort_queue_held{' 'queue="mail",pool="jobs"} 1'
+    expect 0 pause --reason all --json --run-dir "$RUN"
+    is "$(jq -r '.schema, .state, .queue, .reason' <<<"$OUTPUT" | paste -sd ' ')" "1 paused null all"
+    has "$(jq -r .by <<<"$OUTPUT")" "@"
+    expect 0 resume mail --run-dir "$RUN"
+    has "$OUTPUT" "resumed: mail" "still held"
+    is "$(count run)" 0
+    expect 0 resume --run-dir "$RUN"
+    has "$OUTPUT" "resumed: all queues"
+    wait_for 10 ended a
+    wait_for 5 held false
+    expect 1 resume mail --run-dir "$RUN"
+    has "$ERRORS" "no pause"
+    expect 0 pause mial --reason typo --run-dir "$RUN"
+    has "$ERRORS" "knows no queue mial"
+    stop_agent
+
+    # It outlives the agent.
+    start_agent --queue mail --workers 1
+    expect 0 resume mial --run-dir "$RUN"
+    stop_agent
+}
+
+@test "cli: workers trace shows where a running job is" {
+    begin_release
+    touch "$DIR/stay"
+    printf '{"id":"t","file":"%s"}' "$DIR/stay" >"$DIR/payload"
+    put "$DIR/payload"
+    wait_for 10 ran t
+    expect 0 workers trace 0 --run-dir "$RUN"
+    has "$OUTPUT" "pid $(worker_pids)" "linger()" "app.php:5"
+    expect 0 workers trace 0 --pool jobs --json --run-dir "$RUN"
+    is "$(jq -r '.schema, ([.frames[] | select(.function == "linger")] | length)' <<<"$OUTPUT" | paste -sd ' ')" "1 1"
+    expect 1 workers trace 7 --run-dir "$RUN"
+    has "$ERRORS" "cohort workers lists them"
+    expect 1 workers trace 0 --pool none --run-dir "$RUN"
+    rm "$DIR/stay"
+    wait_for 10 settled
+    stop_agent
+}
+
+exits_are() { [ "$(cli exits --json --run-dir "$RUN" | jq '.exits | length')" -ge "$1" ]; }
+
+@test "cli: exits, slow and minutes show what the agent remembers" {
+    begin_release
+    expect 0 slow --run-dir "$RUN"
+    has "$OUTPUT" "no slow jobs"
+    expect 0 minutes --json --run-dir "$RUN"
+    is "$(jq -r '.schema, (.minutes | type)' <<<"$OUTPUT" | paste -sd ' ')" "1 array"
+    printf '{"id":"c","crash":1}' >"$DIR/payload"
+    put "$DIR/payload"
+    wait_for 10 exits_are 1
+    expect 0 exits --run-dir "$RUN"
+    has "$OUTPUT" "WHEN (UTC)" crash "signal 11" jobs
+    expect 0 reload --wait --run-dir "$RUN"
+    wait_for 10 exits_are 2
+    expect 0 exits --last 1 --json --run-dir "$RUN"
+    is "$(jq '.exits | length' <<<"$OUTPUT")" 1
     stop_agent
 }
 

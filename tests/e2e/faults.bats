@@ -251,3 +251,29 @@ PHP
     not grep -iE 'locked|busy' "$DIR/agent.log" "$DIR/second.log"
     stop_agent
 }
+
+# Two pools of 500 that boot in each worker: 1,000 failures before a circuit can know.
+@test "1,000 boot failures in a row: the loop stays quick, the log bounded" {
+    local p99 pool
+    echo broken >"$APP/code.txt"
+    CONFIG=$DIR/cohort.yaml
+    printf 'apps:\n  app:\n    path: %s\npools:\n' "$APP" >"$CONFIG"
+    for pool in one two; do
+        printf '  %s:\n    app: app\n    workers: 500\n    boot: after_fork\n    queue: %s\n' $pool $pool >>"$CONFIG"
+    done
+    SHM=$(mktemp -d /dev/shm/ce2e.XXXXXX) # Rings belong on a tmpfs.
+    launch agent --config "$CONFIG" --run-dir "$SHM" --state-dir "$DIR/state"
+    RUN=$SHM
+    failures() { calc "$(curl -s "http://$HTTP/metrics" | awk '/^cohort_boot_failures_total/ { n += $2 } END { print n + 0 }') >= $1"; }
+    wait_for 120 failures 1000
+    p99=$(cohort status --json | jq .loop_lag.p99_us)
+    cohort status --json | jq -c .loop_lag
+    wc "$LOG"
+    calc "$p99 <= 20000 * $SLOW"
+    calc "$(wc -l <"$LOG") < 300"
+    calc "$(wc -c <"$LOG") < 100000"
+    has "$(pool_of boot_error)" "this release is broken"
+    is "$(http_status /readyz) $(http_status /livez)" "503 200"
+    stop_agent
+    rm -rf "$SHM"
+}

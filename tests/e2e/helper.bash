@@ -40,6 +40,7 @@ teardown() {
     for place in $(awk -v dir="$DIR/" 'index($2, dir) == 1 { print $2 }' /proc/mounts); do
         umount -l "$place"
     done
+    [ -z "${SHM-}" ] || rm -rf "$SHM"
     # A worker needs a moment to be gone after its agent.
     [ -z "$DIR" ] || rm -rf "$DIR" 2>/dev/null || { pause; rm -rf "$DIR"; }
 }
@@ -222,3 +223,63 @@ cohort() {
 
 worker_pids() { cohort workers --json | jq -r '.. | objects | select(has("pid") and has("state") and .pid > 0) | .pid'; }
 log_has() { grep -qF -- "$1" "$LOG"; }
+
+# ---- pools
+
+# pool_config LINE...: a cohort.yaml for $APP whose pool has these lines, in CONFIG.
+pool_config() {
+    CONFIG=$DIR/cohort.yaml
+    {
+        printf 'apps:\n  app:\n    path: %s\npools:\n  jobs:\n    app: app\n' "$APP"
+        [ $# = 0 ] || printf '    %s\n' "$@"
+    } >"$CONFIG"
+}
+
+# start_pool ARGUMENT...: as start_agent, with the configuration of pool_config.
+start_pool() {
+    launch agent --config "$CONFIG" --run-dir "$RUN" --state-dir "$DIR/state" "$@"
+    wait_ready
+}
+
+metric() { curl -s -m 5 "http://$HTTP/metrics" | awk -v name="$1" 'index($0, name " ") == 1 { print $2 }'; }
+exits() { metric "cohort_worker_exits_total{pool=\"jobs\",reason=\"$1\"}"; }
+exits_is() { [ "$(exits "$1")" = "$2" ]; }
+# A member of the only pool's status, and of a queue's.
+pool_of() { cohort status --json | jq -r ".pools[0].$1"; }
+pool_is() { [ "$(pool_of "$1")" = "$2" ]; }
+queue_of() { cohort status --json | jq -r --arg name "$1" ".queues[] | select(.name == \$name) | .$2"; }
+queue_is() { [ "$(queue_of "$1" "$2")" = "$3" ]; }
+workers_in() { pool_of "workers_by_state.$1"; }
+workers_are() { [ "$(workers_in "$1")" = "$2" ]; }
+
+# each_boot FUNCTION: once for each way to make workers, on a clean application; BOOT says which.
+each_boot() {
+    for BOOT in ${COHORT_E2E_BOOTS:-preload after_fork spawn}; do
+        echo "--- boot: $BOOT"
+        renew
+        "$1"
+    done
+}
+
+renew() {
+    local table
+    for table in jobs failed_jobs job_batches items; do
+        sql "delete from $table"
+    done
+    rm -rf "$APP/results.log" "$APP/storage/framework/cache/data" "$APP/storage/framework/down" \
+        "$RUN" "$DIR/state" "$DIR"/agent.log "$DIR/go"
+    mkdir -p "$APP/storage/framework/cache/data"
+    STARTED=()
+}
+
+# boot_pool LINE... [-- ARGUMENT...]: a pool that boots as BOOT says, with a short grace.
+boot_pool() {
+    local lines=()
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        lines+=("$1")
+        shift
+    done
+    [ $# = 0 ] || shift
+    pool_config "boot: $BOOT" 'kill_grace: 500ms' "${lines[@]}"
+    start_pool "$@"
+}

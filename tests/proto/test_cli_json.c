@@ -87,6 +87,109 @@ static void arguments_of_failed_say_which(void **state)
     free(args);
 }
 
+static void members_without_text_are_left_out(void **state)
+{
+    (void)state;
+    char *args = co_cli_json_members(
+        (const char *const[][2]){{"queue", NULL}, {"reason", "a \"b\"\xff"}}, 2);
+
+    assert_string_equal(args, "{\"reason\":\"a \\\"b\\\"\xef\xbf\xbd\"}");
+    free(args);
+    args = co_cli_json_members((const char *const[][2]){{"queue", NULL}}, 1);
+    assert_string_equal(args, "{}");
+    free(args);
+}
+
+static void what_the_agent_reports_is_read_back(void **state)
+{
+    (void)state;
+    const struct co_report_exit exits[] = {
+        {.id = 2,
+         .at = 60,
+         .pool = "jobs",
+         .worker = 3,
+         .pid = 4,
+         .generation = 5,
+         .reason = "oom",
+         .status = "signal 9",
+         .queue = "q",
+         .job = "A",
+         .job_id = "6",
+         .uuid = "u",
+         .cause = "c",
+         .rss_bytes = 7},
+        {.id = 1, .pool = "mail"},
+    };
+    const struct co_report_slow slow[] = {
+        {.id = 1, .at = 60, .pool = "jobs", .worker = 3, .job = "A", .seconds = 9, .stack = "#0"}};
+    const struct co_report_minute minutes[] = {{.minute = 60,
+                                                .pool = "jobs",
+                                                .connection = "db",
+                                                .queue = "q",
+                                                .job = "A",
+                                                .done = 1,
+                                                .failed = 2,
+                                                .released = 3,
+                                                .crashed = 4,
+                                                .timeouts = 5,
+                                                .run_sum_us = 6,
+                                                .run_max_us = 7,
+                                                .wait_sum_us = 8}};
+    struct co_report_exit exits_back[2];
+    struct co_report_slow slow_back[1];
+    struct co_report_minute minutes_back[1];
+    char *data = co_report_exits(exits, 2);
+
+    memset(exits_back, 0xee, sizeof exits_back);
+    assert_int_equal(co_cli_json_exits(data, exits_back, 2), 2);
+    assert_memory_equal(exits_back, exits, sizeof exits);
+    assert_int_equal(co_cli_json_exits(data, exits_back, 1), 1);
+    assert_int_equal(co_cli_json_slow(data, slow_back, 1), CO_EMALFORMED);
+    assert_int_equal(co_cli_json_exits("", exits_back, 1), CO_EMALFORMED);
+    free(data);
+    data = co_report_slow(slow, 1);
+    assert_int_equal(co_cli_json_slow(data, slow_back, 1), 1);
+    assert_memory_equal(slow_back, slow, sizeof slow);
+    free(data);
+    data = co_report_minutes(minutes, 1);
+    assert_int_equal(co_cli_json_minutes(data, minutes_back, 1), 1);
+    assert_memory_equal(minutes_back, minutes, sizeof minutes);
+    free(data);
+}
+
+static void a_list_is_cut_to_its_first(void **state)
+{
+    (void)state;
+    char *json = co_cli_json_first("{\"exits\":[1,2,3]}", "exits", 2);
+
+    assert_string_equal(json, "{\n  \"schema\": 1,\n  \"exits\": [\n    1,\n    2\n  ]\n}");
+    free(json);
+    assert_null(co_cli_json_first("{}", "exits", 2));
+}
+
+static void write_frame(void *arg, uint32_t index, const char *function, const char *file,
+                        uint64_t line)
+{
+    char *text = arg;
+    snprintf(text + strlen(text), 200, "%u %s %s %u\n", (unsigned)index, function, file,
+             (unsigned)line);
+}
+
+static void frames_of_a_trace_are_walked(void **state)
+{
+    (void)state;
+    char text[500] = "";
+    uint64_t pid = 0;
+
+    assert_int_equal(co_cli_json_frames("{\"pid\":42,\"frames\":[{\"function\":\"sleep\"},"
+                                        "{\"function\":\"f\",\"file\":\"/a\",\"line\":3}]}",
+                                        &pid, write_frame, text),
+                     2);
+    assert_int_equal(pid, 42);
+    assert_string_equal(text, "0 sleep  0\n1 f /a 3\n");
+    assert_int_equal(co_cli_json_frames("{}", &pid, write_frame, text), CO_EMALFORMED);
+}
+
 static void write_failed(void *arg, const struct co_cli_failed *failed)
 {
     char *text = arg;
@@ -176,6 +279,10 @@ int main(void)
         cmocka_unit_test(what_is_no_answer_is_refused),
         cmocka_unit_test(a_payload_travels_unchanged_or_not_at_all),
         cmocka_unit_test(arguments_of_failed_say_which),
+        cmocka_unit_test(members_without_text_are_left_out),
+        cmocka_unit_test(what_the_agent_reports_is_read_back),
+        cmocka_unit_test(a_list_is_cut_to_its_first),
+        cmocka_unit_test(frames_of_a_trace_are_walked),
         cmocka_unit_test(failed_jobs_are_listed_even_with_cut_payloads),
         cmocka_unit_test(differences_of_two_phps_are_found_and_our_own_left_out),
         cmocka_unit_test(php_describes_itself),

@@ -240,11 +240,6 @@ static void what_comes_later_is_refused_by_name(void **state)
          "pools.web.mode: \"worker\" is not supported: HTTP pools come with a later version"},
         {APP "pools: { web: { mode: per_request } }\n", 2,
          "pools.web.mode: \"per_request\" is not supported: HTTP pools"},
-        {APP "pools: { jobs: { boot: spawn } }\n", 2,
-         "pools.jobs.boot: \"spawn\" is not supported: it comes with a later version; write "
-         "preload"},
-        {APP "pools: { jobs: { max_jobs: 5 } }\n", 2,
-         "pools.jobs.max_jobs: recycling comes with a later version"},
         {"apps: { p: { path: /p, connection: { driver: redis } } }\n", 1,
          "apps.p.connection.driver: \"redis\" is not supported: plain PHP"},
     };

@@ -7,7 +7,7 @@
 
 struct counts {
     uint32_t waiting[SIM_QUEUES_MAX], given[SIM_QUEUES_MAX];
-    uint32_t pool_waiting[SIM_POOLS_MAX];
+    uint32_t pool_waiting[SIM_POOLS_MAX], orphans[SIM_POOLS_MAX];
     uint32_t unrecorded[SIM_SOURCES_MAX];
     uint32_t used, ended;
 };
@@ -31,6 +31,10 @@ static void count_ticket(struct sim *sim, const struct co_ticket *ticket, struct
                  "worker %u has a ticket and is not busy", ticket->worker);
         counts->unrecorded[ticket->source] +=
             ticket->began && !ticket->start_recorded && !ticket->in_turn;
+        break;
+    case CO_TICKET_ORPHAN:
+        counts->orphans[ticket->pool] += 1;
+        counts->unrecorded[ticket->source] += !ticket->start_recorded && !ticket->in_turn;
         break;
     case CO_TICKET_ENDED:
         counts->ended += 1;
@@ -62,6 +66,7 @@ static void check_tickets(struct sim *sim)
         sim_must(sim, tickets->queues[i].waiting.count == counts.waiting[i],
                  "queue %u counts %u waiting, there are %u", i, tickets->queues[i].waiting.count,
                  counts.waiting[i]);
+        sim_must(sim, counts.waiting[i] == 0 || !sim->queues[i].held, "a held queue has tickets");
         sim_must(sim, tickets->queues[i].n_given == counts.given[i],
                  "queue %u counts %u given, there are %u", i, tickets->queues[i].n_given,
                  counts.given[i]);
@@ -70,6 +75,9 @@ static void check_tickets(struct sim *sim)
         sim_must(sim, tickets->waiting[i] == counts.pool_waiting[i],
                  "pool %u counts %u waiting, there are %u", i, tickets->waiting[i],
                  counts.pool_waiting[i]);
+        sim_must(sim, tickets->orphans[i] == counts.orphans[i],
+                 "pool %u counts %u orphans, there are %u", i, tickets->orphans[i],
+                 counts.orphans[i]);
     }
     for (uint32_t i = 0; i < sim->n_sources; i++) {
         sim_must(sim, sim->core.sources[i].n_unrecorded == counts.unrecorded[i],
@@ -86,16 +94,20 @@ static void check_pool(struct sim *sim, uint32_t index)
 {
     const struct co_pool *pool = &sim->core.pools[index].pool;
     uint32_t by_state[CO_WORKER_STATES] = {0};
+    uint32_t retiring = 0;
 
-    for (uint32_t w = 0; w < SIM_WORKERS_MAX; w++) {
+    for (uint32_t w = 0; w < SIM_JOB_PLACES; w++) {
         by_state[pool->workers[w].state] += 1;
+        retiring += pool->workers[w].retiring && pool->workers[w].state != CO_WORKER_DRAINING;
         sim_must(sim, pool->workers[w].present == (pool->workers[w].state != CO_WORKER_DEAD),
                  "worker %u is present and dead, or neither", w);
         sim_must(sim,
                  pool->workers[w].present == (sim->pools[index].list[w].state != SIM_WORKER_NONE),
                  "the core thinks otherwise of worker %u", w);
     }
-    by_state[CO_WORKER_DEAD] += CO_WORKERS_MAX - SIM_WORKERS_MAX;
+    by_state[CO_WORKER_DEAD] += CO_WORKERS_MAX - SIM_JOB_PLACES;
+    sim_must(sim, pool->n_retiring == retiring, "pool %u counts %u retiring, there are %u", index,
+             pool->n_retiring, retiring);
     for (uint32_t s = 0; s < CO_WORKER_STATES; s++) {
         sim_must(sim, pool->by_state[s] == by_state[s],
                  "pool %u counts %u workers %s, there are %u", index, pool->by_state[s],
@@ -103,6 +115,17 @@ static void check_pool(struct sim *sim, uint32_t index)
     }
     sim_must(sim, pool->n_idle == by_state[CO_WORKER_IDLE], "pool %u counts %u idle workers", index,
              pool->n_idle);
+}
+
+/* Reloads and recycling take nothing from those who wait for workers. */
+static void check_capacity(struct sim *sim, uint32_t index)
+{
+    uint32_t able = co_pool_able(&sim->core.pools[index].pool);
+    bool all = able >= sim->pools[index].workers;
+
+    sim_must(sim, all || !sim->pools[index].full || !sim->peace || sim->drain_asked,
+             "pool %u has %u able workers of %u", index, able, sim->pools[index].workers);
+    sim->pools[index].full = sim->pools[index].full || all;
 }
 
 /* May a ticket of this queue be served at all? */
@@ -152,6 +175,7 @@ void sim_check_give(struct sim *sim, const struct co_ticket *ticket)
              "a job is handed over, and the last look is %llu ms old",
              (unsigned long long)(sim->now - source->last_back));
     sim_must(sim, job != NULL, "a job is handed over that has another id");
+    sim_must(sim, !sim->queues[ticket->queue].held, "a job of a held queue is handed over");
     sim_must(
         sim,
         job->fate == SIM_LIVE || job->fate == SIM_TAKEN || job->cleared_at >= source->last_commit,
@@ -208,6 +232,7 @@ void sim_check_step(struct sim *sim)
     check_admission(sim);
     for (uint32_t i = 0; i < sim->n_pools; i++) {
         check_pool(sim, i);
+        check_capacity(sim, i);
         check_no_one_waits(sim, i);
         sim_must(sim, !sim->drain_asked || sim->core.tickets.waiting[i] == 0,
                  "a draining agent keeps jobs waiting");
@@ -239,6 +264,36 @@ void sim_check_settled(struct sim *sim)
                  "the outcome of job %u was lost", i);
     }
     for (uint32_t i = 0; i < sim->n_pools; i++) {
-        sim_must(sim, tickets->waiting[i] == 0, "pool %u still has tickets", i);
+        sim_must(sim, tickets->waiting[i] == 0 && tickets->orphans[i] == 0,
+                 "pool %u still has tickets", i);
+    }
+}
+
+static bool is_stuck(const struct co_pool_worker *worker)
+{
+    return worker->present && worker->state != CO_WORKER_IDLE;
+}
+
+void sim_check_quiet(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->n_pools; i++) {
+        const struct co_pool *pool = &sim->core.pools[i].pool;
+        if (pool->circuit.state != CO_CIRCUIT_CLOSED) {
+            continue; /* No job comes to close it. */
+        }
+        uint32_t there = co_pool_able(pool) + pool->by_state[CO_WORKER_BOOTING];
+        sim_must(sim, there >= sim->pools[i].workers, "pool %u has %u workers of %u", i, there,
+                 sim->pools[i].workers);
+        /* One that hangs, in its boot or in its end, may have the place of the newest. */
+        bool hangs = is_stuck(&pool->workers[CO_PLACE_CONTROL]) ||
+                     is_stuck(&pool->workers[CO_PLACE_CONTROL + 1]);
+        sim_must(sim, hangs || co_pool_control(pool) >= 0, "pool %u has no control worker", i);
+        for (uint32_t w = 0; w < CO_PLACE_BOOKKEEPER && !hangs; w++) {
+            sim_must(sim,
+                     !pool->workers[w].present || pool->workers[w].retiring ||
+                         pool->workers[w].state == CO_WORKER_DRAINING ||
+                         pool->workers[w].generation == pool->generation,
+                     "worker %u.%u is of an old generation", i, w);
+        }
     }
 }

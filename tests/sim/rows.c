@@ -35,6 +35,37 @@ static void touch(struct sim *sim, uint32_t source)
     }
 }
 
+/* How often it may run, how long, and what it does to those who run it. */
+static void choose_nature(struct sim *sim, struct sim_job *job)
+{
+    const struct sim_pool *pool = &sim->pools[sim->queues[job->queue].pool];
+
+    job->tries = sim_random(sim, 2) ? pool->tries : sim_random(sim, 3);
+    job->until = sim_random(sim, 20) == 0 ? sim_wall_s(sim) + 5 + sim_random(sim, 20) : 0;
+    if (sim->peace) {
+        return;
+    }
+    job->timeout_s = sim_random(sim, 4) == 0 ? 1 + sim_random(sim, 2) : 0;
+    job->fail_on_timeout = sim_random(sim, 10) == 0;
+    job->max_exceptions = sim_random(sim, 10) == 0;
+    job->poison = sim_random(sim, 60) == 0;
+    job->bookless = sim_random(sim, 60) == 0;
+    job->hangs = sim_random(sim, 20) == 0 && job->timeout_s > 0 && (job->tries > 0 || job->until);
+}
+
+static struct co_payload_facts facts_of(const struct sim *sim, const struct sim_job *job)
+{
+    const struct sim_pool *pool = &sim->pools[sim->queues[job->queue].pool];
+
+    return (struct co_payload_facts){
+        .timeout_s = job->timeout_s > 0 ? (int64_t)job->timeout_s : -1,
+        .max_tries = job->tries == pool->tries ? -1 : (int64_t)job->tries,
+        .max_exceptions = job->max_exceptions ? 2 : -1,
+        .retry_until = job->until,
+        .fail_on_timeout = job->fail_on_timeout,
+    };
+}
+
 void sim_push(struct sim *sim, uint32_t queue, uint32_t delay_s)
 {
     struct sim_job *job = &sim->jobs[sim->n_jobs];
@@ -48,6 +79,7 @@ void sim_push(struct sim *sim, uint32_t queue, uint32_t delay_s)
                             .available_at = sim_wall_s(sim) + delay_s,
                             .created_at = sim_wall_s(sim),
                             .seen = delay_s > 0};
+    choose_nature(sim, job);
     job->id = next_id(sim, job);
     sim->sources[sim->queues[queue].source].foreign = true;
     touch(sim, sim->queues[queue].source);
@@ -76,10 +108,20 @@ static void put_back(struct sim *sim, struct sim_job *job, uint32_t attempts)
 static void lose(struct sim *sim, struct sim_job *job, bool begun)
 {
     bool crashed = ++job->losses >= 3;
+    job->crashes += crashed;
     uint32_t attempts = job->attempts + (crashed && !begun) - (!crashed && begun);
 
     job->given_back += !crashed;
     put_back(sim, job, attempts);
+}
+
+/* Has it had all its tries, or its crashes where tries are no limit? */
+static bool is_spent(const struct sim_job *job)
+{
+    if (job->meddled) {
+        return false;
+    }
+    return job->until > 0 || job->tries == 0 ? job->crashes >= 3 : job->attempts >= job->tries;
 }
 
 static bool apply(struct sim *sim, struct sim_job *job, uint32_t agent, int64_t reserved_at,
@@ -118,6 +160,10 @@ static bool apply(struct sim *sim, struct sim_job *job, uint32_t agent, int64_t 
         break;
     case CO_OUTCOME_CRASHED:
         put_back(sim, job, job->attempts + add);
+        job->crashes += 1;
+        sim_must(sim, !is_spent(job) || sim->core.draining,
+                 "job %u is back after %u attempts and %u crashes", index_of(sim, job),
+                 job->attempts, job->crashes);
         break;
     case CO_OUTCOME_DECLINED:
     case CO_OUTCOME_RETURNED:
@@ -268,6 +314,8 @@ static void claim_one(struct sim *sim, struct co_turn *turn, struct co_turn_want
         .available_at = job->available_at,
         .created_at = job->created_at,
         .attempts = job->attempts,
+        .crashes = job->crashes,
+        .facts = facts_of(sim, job),
         .payload = malloc(1),
         .payload_size = 1,
     };

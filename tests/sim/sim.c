@@ -25,6 +25,11 @@ bool sim_chance(struct sim *sim, uint32_t n)
     return !sim->quiet && sim_random(sim, 1000) < n;
 }
 
+bool sim_fault(struct sim *sim, uint32_t n)
+{
+    return !sim->peace && sim_chance(sim, n);
+}
+
 void sim_note(struct sim *sim, const char *fmt, ...)
 {
     va_list args;
@@ -104,11 +109,13 @@ static void stop_agent(struct sim *sim)
 static void obey(struct sim *sim, const struct co_action *action)
 {
     static const char *const names[] = {
-        [CO_ACTION_ZYGOTE] = "zygote",  [CO_ACTION_FORK] = "fork",
-        [CO_ACTION_GIVE] = "give",      [CO_ACTION_STOP] = "stop",
-        [CO_ACTION_KILL] = "kill",      [CO_ACTION_TURN] = "turn",
-        [CO_ACTION_FORGET] = "forget",  [CO_ACTION_END_ZYGOTE] = "end zygote",
-        [CO_ACTION_DRAINED] = "drained"};
+        [CO_ACTION_ZYGOTE] = "zygote",     [CO_ACTION_FORK] = "fork",
+        [CO_ACTION_GIVE] = "give",         [CO_ACTION_STOP] = "stop",
+        [CO_ACTION_KILL] = "kill",         [CO_ACTION_TIMEOUT] = "timeout",
+        [CO_ACTION_BOOKKEEP] = "bookkeep", [CO_ACTION_TURN] = "turn",
+        [CO_ACTION_FORGET] = "forget",     [CO_ACTION_END_ZYGOTE] = "end zygote",
+        [CO_ACTION_DRAINED] = "drained",
+    };
 
     sim_note(sim, "  %s %u.%u source %u ticket %llu", names[action->type], action->pool,
              action->worker, action->source, (unsigned long long)action->ticket);
@@ -126,8 +133,16 @@ static void obey(struct sim *sim, const struct co_action *action)
         sim_world_stop(sim, action->pool, action->worker);
         break;
     case CO_ACTION_KILL:
-        sim_world_owe(sim, action->pool, action->worker);
-        sim_world_kill(sim, action->pool, action->worker);
+        if (sim->core.drain_fast) {
+            sim_world_owe(sim, action->pool, action->worker);
+        }
+        sim_world_end(sim, action->pool, action->worker, action->ticket);
+        break;
+    case CO_ACTION_TIMEOUT:
+        sim_world_timeout(sim, action->pool, action->worker, action->ticket);
+        break;
+    case CO_ACTION_BOOKKEEP:
+        sim_world_bookkeep(sim, action->pool, action->worker, action->ticket);
         break;
     case CO_ACTION_TURN:
         sim_rows_submit(sim, action->source);
@@ -144,16 +159,33 @@ static void obey(struct sim *sim, const struct co_action *action)
     }
 }
 
+/* What the agent's hands do around a step: texts come and go. */
+static void add_text(struct sim *sim, struct co_event *event)
+{
+    struct co_ticket *ticket = co_tickets_get(&sim->core.tickets, event->ticket);
+
+    if (event->type == CO_EVENT_ENDED && ticket != NULL && ticket->state == CO_TICKET_GIVEN) {
+        free(ticket->text);
+        ticket->text = event->outcome == CO_OUTCOME_FAILED ? strdup("why") : NULL;
+        event->text = ticket->text;
+    }
+    if (event->type == CO_EVENT_EXITED &&
+        sim->core.pools[event->pool].pool.workers[event->worker].ticket != 0) {
+        event->text = strdup("how");
+    }
+}
+
 /* Work off what was posted; actions may post more. True: the agent has left. */
 static bool work(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->n_events; i++) {
         struct co_event event = sim->events[i];
         event.now = sim->now;
-        if (event.type == CO_EVENT_ENDED && event.outcome == CO_OUTCOME_FAILED) {
-            event.text = strdup("why");
-        }
+        add_text(sim, &event);
         co_core_step(&sim->core, &event, &sim->update);
+        if (event.type == CO_EVENT_EXITED) {
+            free(sim->core.orphan_text);
+        }
         if (event.type == CO_EVENT_TURN) {
             sim_rows_taken(sim, event.source);
         }
@@ -184,7 +216,8 @@ static void tick(struct sim *sim)
     if (sim->now >= sim->scan_at) {
         sim->scan_at = sim->now + 50;
         for (uint32_t p = 0; p < sim->n_pools; p++) {
-            for (uint32_t w = 0; w < SIM_WORKERS_MAX; w++) {
+            sim_post(sim, &(struct co_event){.type = CO_EVENT_AGE, .pool = p});
+            for (uint32_t w = 0; w < SIM_JOB_PLACES; w++) {
                 uint64_t ticket = sim->core.pools[p].pool.workers[w].ticket;
                 if (ticket != 0 && sim->pools[p].list[w].begun == ticket) {
                     sim_post(sim, &(struct co_event){.type = CO_EVENT_BEGAN, .ticket = ticket});
@@ -211,6 +244,51 @@ void sim_drain(struct sim *sim, bool fast)
     run(sim);
 }
 
+void sim_reload(struct sim *sim, uint32_t pool)
+{
+    if (sim->agent != 0) {
+        sim_note(sim, "reload %u", pool);
+        sim_post(sim, &(struct co_event){.type = CO_EVENT_RELOAD, .pool = pool});
+        run(sim);
+    }
+}
+
+void sim_hold(struct sim *sim, uint32_t queue, bool held)
+{
+    sim->queues[queue].held = held;
+    if (sim->agent != 0) {
+        sim_note(sim, "%s %s", held ? "hold" : "go on with", sim->queues[queue].name);
+        sim_post(sim, &(struct co_event){.type = CO_EVENT_HOLD, .queue = queue, .ok = held});
+        run(sim);
+    }
+}
+
+void sim_memory(struct sim *sim, uint32_t pool, uint32_t worker)
+{
+    if (sim->agent != 0 && sim_world_is_booted(sim, pool, worker)) {
+        sim_note(sim, "worker %u.%u is too large", pool, worker);
+        sim_post(sim, &(struct co_event){.type = CO_EVENT_MEMORY, .pool = pool, .worker = worker});
+        run(sim);
+    }
+}
+
+static void add_pool(struct sim *sim, uint32_t index)
+{
+    struct sim_pool *pool = &sim->pools[index];
+
+    pool->full = false;
+    co_core_add_pool(&sim->core,
+                     &(struct co_pool_config){
+                         .claim = pool->claim,
+                         .boot = pool->spawn ? CO_BOOT_SPAWN : CO_BOOT_PRELOAD,
+                         .kill_grace = pool->grace,
+                         .max_jobs = pool->max_jobs,
+                         .max_time = pool->max_time,
+                         .job = {.timeout = pool->timeout, .tries = pool->tries, .backoff = "1"},
+                     },
+                     pool->workers, sim->seed, sim->now);
+}
+
 static void start_agent(struct sim *sim)
 {
     sim->agent = ++sim->last_agent;
@@ -221,8 +299,7 @@ static void start_agent(struct sim *sim)
     sim_note(sim, "agent %u starts", sim->agent);
     co_core_init(&sim->core);
     for (uint32_t i = 0; i < sim->n_pools; i++) {
-        co_core_add_pool(&sim->core, &(struct co_pool_config){.claim = sim->pools[i].claim},
-                         sim->pools[i].workers);
+        add_pool(sim, i);
     }
     for (uint32_t i = 0; i < sim->n_sources; i++) {
         co_core_add_source(
@@ -233,6 +310,7 @@ static void start_agent(struct sim *sim)
         const struct sim_queue *queue = &sim->queues[i];
         co_core_add_queue(&sim->core, queue->name, queue->pool, queue->source, queue->table,
                           queue->rank);
+        sim_post(sim, &(struct co_event){.type = CO_EVENT_HOLD, .queue = i, .ok = queue->held});
     }
     tick(sim);
     if (sim_chance(sim, 50)) {
@@ -288,6 +366,7 @@ void sim_calm(struct sim *sim)
     }
     for (uint32_t i = 0; i < sim->n_queues; i++) {
         sim->queues[i].veto_until = 0;
+        sim_hold(sim, i, false);
     }
 }
 
@@ -304,6 +383,7 @@ bool sim_finished(const struct sim *sim)
 void sim_init(struct sim *sim, uint64_t seed)
 {
     static const co_ms latencies[] = {0, 3, 30, 300};
+    static const uint32_t tries[] = {0, 1, 3};
 
     memset(sim, 0, sizeof *sim);
     sim->seed = seed;
@@ -313,9 +393,16 @@ void sim_init(struct sim *sim, uint64_t seed)
     sim->n_sources = 1 + sim_random(sim, SIM_SOURCES_MAX);
     sim->n_queues = 1 + sim_random(sim, SIM_QUEUES_MAX);
     sim->service = sim_random(sim, 4);
+    sim->peace = seed % 4 == 0;
     for (uint32_t i = 0; i < sim->n_pools; i++) {
         sim->pools[i].workers = 1 + sim_random(sim, SIM_WORKERS_MAX);
         sim->pools[i].claim = sim_random(sim, 4) == 0 ? 1 + sim_random(sim, 20) : CO_CLAIM_AUTO;
+        sim->pools[i].tries = tries[sim_random(sim, 3)];
+        sim->pools[i].timeout = sim->peace || sim_random(sim, 2) ? 0 : 1000;
+        sim->pools[i].grace = 1 + sim_random(sim, 1000);
+        sim->pools[i].max_jobs = sim_random(sim, 2) ? 0 : 1 + sim_random(sim, 20);
+        sim->pools[i].max_time = sim_random(sim, 2) ? 0 : 500 + sim_random(sim, 4000);
+        sim->pools[i].spawn = sim_random(sim, 4) == 0;
     }
     for (uint32_t i = 0; i < sim->n_sources; i++) {
         sim->sources[i].retry_after_s = 3 + sim_random(sim, 9);

@@ -20,6 +20,8 @@
 #define SIM_WORKERS_MAX 6
 #define SIM_JOBS_MAX 320
 #define SIM_EVENTS_MAX 256
+#define SIM_JOB_PLACES 40 /* Those that drain have places too. */
+#define SIM_PLACES (SIM_JOB_PLACES + CO_PLACES_MAX - CO_WORKERS_MAX)
 
 enum sim_fate {
     SIM_LIVE = 0, /* Its row is in the source. */
@@ -43,7 +45,8 @@ struct sim_job {
     int64_t hold_reserved_at;
     bool hold_begun;
     uint32_t losses;
-    uint32_t claims; /* How often an agent has claimed it. */
+    uint32_t crashes; /* As the source counts them. */
+    uint32_t claims;  /* How often an agent has claimed it. */
 
     uint32_t slot_agent; /* Whose worker's slot says RUNNING; 0 = none. */
     uint64_t slot_ticket;
@@ -56,6 +59,14 @@ struct sim_job {
         enum co_outcome outcome;
         uint32_t delay_s;
     } end;
+
+    uint32_t tries; /* 0: no limit. */
+    int64_t until;  /* 0: tries decide. */
+    uint32_t timeout_s;
+    bool fail_on_timeout, max_exceptions;
+    bool poison;   /* Its worker dies each time. */
+    bool hangs;    /* It never ends by itself. */
+    bool bookless; /* No bookkeeper survives it. */
 
     uint32_t running; /* Processes that run it at this moment. */
     uint32_t starts;
@@ -76,6 +87,8 @@ enum sim_worker_state {
     SIM_WORKER_IDLE,
     SIM_WORKER_TAKING,  /* A job is in its ring; begins at. */
     SIM_WORKER_RUNNING, /* Until at. */
+    SIM_WORKER_KEEPING, /* A bookkeeper at work, until at. */
+    SIM_WORKER_HANGING, /* Told to stop, and does not. */
     SIM_WORKER_DEAD,    /* To be reaped at. */
 };
 
@@ -85,6 +98,11 @@ struct sim_worker {
     bool stop; /* STOP is in its ring. */
     bool dies; /* At at, instead of what should happen then. */
     bool dies_after_end;
+    bool by_oom;
+    bool killed; /* By the agent, at kill_at. */
+    co_ms kill_at;
+    bool timed_out; /* Its handler has the word. */
+    uint32_t attempts;
     uint64_t ticket; /* What it was given last. */
     uint64_t begun;  /* Its slot. */
     uint32_t job;
@@ -98,9 +116,14 @@ struct sim_worker {
 struct sim_pool {
     uint32_t workers;
     uint32_t claim;
-    bool zygote_booting, zygote_up;
+    uint32_t tries;
+    co_ms timeout, grace, max_time;
+    uint32_t max_jobs;
+    bool spawn;
+    bool zygote_booting, zygote_up; /* Both: the next generation boots. */
     co_ms zygote_at;
-    struct sim_worker list[SIM_WORKERS_MAX + 1]; /* The last is the control worker. */
+    bool full; /* All its workers have been there at once. */
+    struct sim_worker list[SIM_PLACES];
 };
 
 struct sim_source {
@@ -123,6 +146,7 @@ struct sim_queue {
     char name[16];
     uint32_t pool, source, table, rank;
     co_ms veto_until;   /* Workers decline its jobs. */
+    bool held;          /* Paused, or in maintenance. */
     int64_t last_fresh; /* The id of the last job admitted that was never claimed before. */
 };
 
@@ -140,6 +164,7 @@ struct sim {
     struct sim_job jobs[SIM_JOBS_MAX];
     uint32_t service; /* How long jobs take: 0 nothing, 1 short, 2 long ones among them. */
     bool quiet;       /* Nothing goes wrong any more. */
+    bool peace;       /* No worker dies by itself. */
 
     uint32_t agent; /* Generation; 0 = none runs. */
     uint32_t last_agent;
@@ -161,6 +186,9 @@ void sim_step(struct sim *sim);
 /* What the world does to the agent. */
 void sim_push(struct sim *sim, uint32_t queue, uint32_t delay_s);
 void sim_drain(struct sim *sim, bool fast);
+void sim_reload(struct sim *sim, uint32_t pool);
+void sim_hold(struct sim *sim, uint32_t queue, bool held);
+void sim_memory(struct sim *sim, uint32_t pool, uint32_t worker);
 void sim_crash(struct sim *sim);
 void sim_calm(struct sim *sim);           /* No more faults from here on. */
 bool sim_finished(const struct sim *sim); /* Every job has ended, and the agent holds nothing. */
@@ -168,6 +196,8 @@ bool sim_finished(const struct sim *sim); /* Every job has ended, and the agent 
 /* A number in [0, n), from the seed; and true n times in a thousand, never once it is quiet. */
 uint32_t sim_random(struct sim *sim, uint32_t n);
 bool sim_chance(struct sim *sim, uint32_t n);
+/* The same for what takes a worker down: never in peace. */
+bool sim_fault(struct sim *sim, uint32_t n);
 
 /* A line of the trace, and into the digest. */
 void sim_note(struct sim *sim, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -195,7 +225,11 @@ void sim_world_fork(struct sim *sim, uint32_t pool, uint32_t worker);
 void sim_world_give(struct sim *sim, uint32_t pool, uint32_t worker, uint64_t ticket);
 void sim_world_stop(struct sim *sim, uint32_t pool, uint32_t worker);
 void sim_world_kill(struct sim *sim, uint32_t pool, uint32_t worker);
-void sim_world_owe(struct sim *sim, uint32_t pool, uint32_t worker); /* Killed by the agent. */
+void sim_world_bookkeep(struct sim *sim, uint32_t pool, uint32_t worker, uint64_t ticket);
+void sim_world_timeout(struct sim *sim, uint32_t pool, uint32_t worker, uint64_t ticket);
+void sim_world_end(struct sim *sim, uint32_t pool, uint32_t worker, uint64_t ticket);
+void sim_world_owe(struct sim *sim, uint32_t pool, uint32_t worker);
+bool sim_world_is_booted(const struct sim *sim, uint32_t pool, uint32_t worker);
 void sim_world_kill_zygote(struct sim *sim, uint32_t pool);
 void sim_world_crash(struct sim *sim);
 
@@ -214,5 +248,6 @@ void sim_check_step(struct sim *sim);
 void sim_check_give(struct sim *sim, const struct co_ticket *ticket);
 void sim_check_drained(struct sim *sim);
 void sim_check_settled(struct sim *sim);
+void sim_check_quiet(struct sim *sim);
 
 #endif /* CO_TESTS_SIM_H */

@@ -17,12 +17,12 @@
 #include "sim/sim.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define SEEDS 1500
+#define SEEDS 1000
 #else
-#define SEEDS 6000
+#define SEEDS 4000
 #endif
 #define CHAOS_MS 15000
-#define SETTLE_MS 120000
+#define SETTLE_MS 1200000
 
 static struct sim sim; /* Large, so not on the stack. */
 static char replay[64];
@@ -54,10 +54,12 @@ static void chaos(void)
         sim_rows_meddle(&sim);
         break;
     case 5:
-        sim_world_kill(&sim, pool, sim_random(&sim, sim.pools[pool].workers));
+        if (!sim.peace) {
+            sim_world_kill(&sim, pool, sim_random(&sim, sim.pools[pool].workers));
+        }
         break;
     case 6:
-        sim_world_kill(&sim, pool, CO_POOL_CONTROL);
+        sim_world_kill(&sim, pool, CO_PLACE_CONTROL + sim_random(&sim, 6));
         break;
     case 7:
         sim_world_kill_zygote(&sim, pool);
@@ -74,6 +76,20 @@ static void chaos(void)
         break;
     case 10:
         sim.queues[sim_random(&sim, sim.n_queues)].veto_until = sim.now + sim_random(&sim, 3000);
+        break;
+    case 11:
+    case 12:
+    case 13:
+        sim_reload(&sim, pool);
+        break;
+    case 14:
+    case 15:
+        sim_hold(&sim, sim_random(&sim, sim.n_queues), sim_random(&sim, 2));
+        break;
+    case 16:
+        if (!sim.peace) {
+            sim_memory(&sim, pool, sim_random(&sim, sim.pools[pool].workers));
+        }
         break;
     default:
         for (uint32_t n = sim_random(&sim, 6); n > 0; n--) {
@@ -105,6 +121,7 @@ static void check_quiet(void)
         sim_must(&sim, turns <= 20, "%llu turns in two seconds without work",
                  (unsigned long long)turns);
     }
+    sim_check_quiet(&sim);
 }
 
 static uint64_t run_seed(uint64_t seed)

@@ -2,9 +2,11 @@
 
 namespace App\Providers;
 
+use Illuminate\Cache\RateLimiting\Limit;
 use Illuminate\Queue\Events\JobProcessing;
 use Illuminate\Queue\Events\Looping;
 use Illuminate\Support\Facades\DB;
+use Illuminate\Support\Facades\RateLimiter;
 use Illuminate\Support\ServiceProvider;
 
 require_once __DIR__.'/../helpers.php';
@@ -23,6 +25,22 @@ class AppServiceProvider extends ServiceProvider
 
     public function boot()
     {
+        $code = @file_get_contents(base_path('code.txt'));
+        if ($code !== false && trim($code) === 'broken') {
+            throw new \RuntimeException('this release is broken');
+        }
+        $this->app->instance('e2e.code', trim((string) $code) ?: 'none');
+        RateLimiter::for('one', function () {
+            return Limit::perMinute(1);
+        });
+        if (is_file(base_path('thread.on'))) {
+            $libc = \FFI::cdef('typedef void *(*begin)(void *); int pause(void);
+                int pthread_create(unsigned long *, void *, begin, void *);', 'libc.so.6');
+            $libc->pthread_create(\FFI::addr($libc->new('unsigned long')), null, $libc->cast('begin', $libc->pause), null);
+        }
+        if (is_file(base_path('vetoes.on'))) {
+            $this->veto();
+        }
         if (is_file(base_path('boot.on'))) {
             DB::table('items')->count();
         }
@@ -53,6 +71,24 @@ class AppServiceProvider extends ServiceProvider
                 note('written', ...$last);
                 $last = null;
             }
+        });
+    }
+
+    /** Listeners that keep jobs from being taken and from being run. */
+    private function veto()
+    {
+        $this->app['events']->listen(Looping::class, function () {
+            clearstatcache();
+
+            return is_file(base_path('veto')) ? false : null;
+        });
+        $this->app['events']->listen(JobProcessing::class, function ($event) {
+            if (strpos($event->job->getRawBody(), 'delete-me') !== false) {
+                $event->job->delete();
+            }
+        });
+        $this->app['events']->listen('Illuminate\Queue\Events\WorkerStopping', function ($event) {
+            note('stopping', 'worker', $event->status);
         });
     }
 }

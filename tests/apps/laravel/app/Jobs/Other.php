@@ -1,0 +1,8 @@
+<?php
+
+namespace App\Jobs;
+
+/** The same in another class. */
+class Other extends Probe
+{
+}
