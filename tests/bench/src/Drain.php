@@ -15,13 +15,13 @@ final class Drain
 
     /**
      * @param array{main: float, source: float, workers: float} $cpu   seconds
-     * @param int                                               $stuck rows left reserved by a worker that forgot them
+     * @param int                                               $lost jobs that stock workers left reserved or failed
      */
     private function __construct(
         public readonly int $jobs,
         public readonly float $seconds,
         public readonly array $cpu,
-        public readonly int $stuck,
+        public readonly int $lost,
     ) {
     }
 
@@ -61,11 +61,9 @@ final class Drain
                 . self::DEADLINE_SECONDS . ' s; see the logs beside the build');
         }
         [$end, $stuck, $cpu] = self::last($arm, $queue);
-        if ($queue->failed() > 0) {
-            throw new Failure("{$arm->name()}: {$queue->failed()} jobs are in failed_jobs; none should fail");
-        }
-        if ($stuck > 0 && $arm instanceof CohortArm) {
-            throw new Failure("{$arm->name()}: {$stuck} of {$jobs} jobs stay reserved and are not worked on");
+        $lost = $stuck + $queue->failed();
+        if ($lost > 0 && $arm instanceof CohortArm) {
+            throw new Failure("{$arm->name()}: of {$jobs} jobs {$stuck} stay reserved and {$queue->failed()} failed; none should");
         }
         // An empty table alone may as well be one whose rows were put aside.
         if ($done !== null && $arm->done() - $done !== $jobs) {
@@ -75,20 +73,20 @@ final class Drain
         foreach ($cpu as $what => $value) {
             $cpu[$what] = max(0.0, $value - $before[$what]);
         }
-        return new self($jobs, $end - $begin, $cpu, $stuck);
+        return new self($jobs, $end - $begin, $cpu, $lost);
     }
 
     /** Jobs a second. */
     public function rate(): float
     {
-        return ($this->jobs - $this->stuck) / $this->seconds;
+        return ($this->jobs - $this->lost) / $this->seconds;
     }
 
     /** Microseconds of CPU a job. */
     public function cost(string ...$whats): float
     {
         $sum = array_sum(array_map(fn (string $what): float => $this->cpu[$what], $whats));
-        return $sum * 1e6 / max(1, $this->jobs - $this->stuck);
+        return $sum * 1e6 / max(1, $this->jobs - $this->lost);
     }
 
     /**

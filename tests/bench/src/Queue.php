@@ -68,6 +68,7 @@ final class Queue
     public function clear(): void
     {
         $this->db->exec('delete from jobs');
+        $this->db->exec('delete from failed_jobs');
     }
 
     /** @return array<int, int> when the jobs that wait for their second attempt are due, by id */
