@@ -12,7 +12,7 @@ set -eu
 packages_base="gcc libc6-dev cmake ninja-build pkg-config ca-certificates procps
     libphp8.2-embed php8.2-dev php8.2-cli php8.2-opcache php8.2-sqlite3 php8.2-mbstring php8.2-xml
     libzmq3-dev libsodium-dev libsqlite3-dev libuv1-dev libhttp-parser-dev libjansson-dev
-    libcyaml-dev libcmocka-dev sqlite3 curl composer unzip php-laravel-framework"
+    libyaml-dev libcmocka-dev sqlite3 curl composer unzip php-laravel-framework"
 # Tests besides: a second compiler, the test tools, what the end-to-end tests look through.
 packages_tests="clang-14 libclang-rt-14-dev bats parallel jq git binutils mount"
 
