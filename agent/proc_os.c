@@ -184,11 +184,21 @@ int co_proc_spawn(const struct co_zygote_spec *spec, struct co_zygote_process *r
     return CO_OK;
 }
 
-void co_proc_signal_timeout(pid_t pid)
+static void signal_worker(pid_t pid, int number)
 {
     if (pid > 1) {
-        kill(pid, SIGRTMIN + CO_SIGNAL_TIMEOUT);
+        kill(pid, SIGRTMIN + number);
     }
+}
+
+void co_proc_signal_timeout(pid_t pid)
+{
+    signal_worker(pid, CO_SIGNAL_TIMEOUT);
+}
+
+void co_proc_signal_stop(pid_t pid)
+{
+    signal_worker(pid, CO_SIGNAL_STOP);
 }
 
 int co_proc_helper(const char *worker_bin, const char *const *args, pid_t *ret_pid, int *ret_fd,

@@ -53,6 +53,9 @@ void co_proc_kill(pid_t pid);
 /* Wake the handler of a time limit in a worker (CO_SIGNAL_TIMEOUT). */
 void co_proc_signal_timeout(pid_t pid);
 
+/* Tell the job that runs in a worker that its worker is to stop (CO_SIGNAL_STOP). */
+void co_proc_signal_stop(pid_t pid);
+
 /* Start a helper program whose output comes through a pipe: worker_bin with args. */
 int co_proc_helper(const char *worker_bin, const char *const *args, pid_t *ret_pid, int *ret_fd,
                    struct co_err *err);

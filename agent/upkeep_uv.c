@@ -128,22 +128,35 @@ static bool unheard(const struct co_agent_pool *pool)
     return !pool->switches.known && pool->switches.waited < SWITCHES_PATIENCE;
 }
 
+static void hold_queue(struct co_agent *agent, uint32_t index, bool hold)
+{
+    const struct co_queue *queue = &agent->core.tickets.queues[index];
+    const struct co_agent_pool *pool = &agent->pools[queue->pool];
+    const char *connection = co_sources_table(agent, queue->source, queue->table)->connection;
+    const char *reason =
+        pool->switches.down && !pool->config->force ? "maintenance mode"
+        : paused_here(agent, connection, queue->name) || paused_there(pool, connection, queue->name)
+            ? "paused"
+            : NULL;
+    bool held = reason != NULL || unheard(pool);
+
+    tell_hold(agent, index, reason);
+    if (held != queue->held && held == hold) {
+        co_agent_post(agent, &(struct co_event){.type = CO_EVENT_HOLD, .queue = index, .ok = held});
+    }
+}
+
+/* The last are held first and released last, or a low queue would be claimed in between while a
+ * higher one is held only as long as that. */
 void co_upkeep_hold(struct co_agent *agent)
 {
-    for (uint32_t i = 0; i < agent->core.tickets.n_queues; i++) {
-        const struct co_queue *queue = &agent->core.tickets.queues[i];
-        const struct co_agent_pool *pool = &agent->pools[queue->pool];
-        const char *connection = co_sources_table(agent, queue->source, queue->table)->connection;
-        const char *reason = pool->switches.down && !pool->config->force ? "maintenance mode"
-                             : paused_here(agent, connection, queue->name) ||
-                                     paused_there(pool, connection, queue->name)
-                                 ? "paused"
-                                 : NULL;
-        bool held = reason != NULL || unheard(pool);
-        tell_hold(agent, i, reason);
-        if (held != queue->held) {
-            co_agent_post(agent, &(struct co_event){.type = CO_EVENT_HOLD, .queue = i, .ok = held});
-        }
+    uint32_t n = agent->core.tickets.n_queues;
+
+    for (uint32_t i = n; i-- > 0;) {
+        hold_queue(agent, i, true);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        hold_queue(agent, i, false);
     }
     co_agent_step(agent);
 }

@@ -31,12 +31,15 @@ void co_workers_forget_words(struct co_agent_pool *pool, uint32_t worker)
 
 void co_workers_stop(struct co_agent *agent, uint32_t index, uint32_t worker)
 {
+    const struct co_pool_worker *w = &agent->core.pools[index].pool.workers[worker];
     struct co_link *link = agent->pools[index].links[worker];
     struct co_err err;
 
     if (link != NULL && !link->broken &&
         co_link_send(link, &(struct co_record){.type = CO_RECORD_STOP}, NULL, 0, &err) < 0) {
         co_workers_kill(agent, index, worker); /* A ring full of unread messages: it hangs. */
+    } else if (w->ticket != 0 && worker < CO_PLACE_CONTROL) {
+        co_proc_signal_stop(w->pid); /* Its job may want to know. */
     }
 }
 

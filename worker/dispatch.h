@@ -41,6 +41,10 @@
  * phase ENDING. */
 #define CO_SIGNAL_TIMEOUT 5
 
+/* Sent to a job worker that is told to stop while it has a ticket: SIGRTMIN + this. A worker ignores
+ * it unless a ticket is in phase RUNNING; the job goes on. */
+#define CO_SIGNAL_STOP 6
+
 /* What a worker does with its ticket. */
 enum co_phase {
     CO_PHASE_IDLE = 0, /* With the last ticket it ended. */

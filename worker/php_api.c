@@ -9,7 +9,7 @@
 
 #include "proto/err.h"
 #include "worker/dispatch.h"
-#include "worker/php_timeout.h"
+#include "worker/php_notice.h"
 #include "worker/process_os.h"
 
 #define NS "Cohort\\Worker"
@@ -372,9 +372,9 @@ static PHP_FUNCTION(co_php_api_begin)
     }
     uint64_t now_us = co_process_now_us();
     api.job.begun_us = now_us;
-    co_php_timeout_run((uint64_t)ticket); /* First: its end may come with its beginning. */
+    co_php_notice_run((uint64_t)ticket); /* First: its end may come with its beginning. */
     if (!co_slot_begin(&api.seat->wire->slot, (uint64_t)ticket, &api.job.ref, now_us / 1000)) {
-        co_php_timeout_run(0);
+        co_php_notice_run(0);
         RETURN_FALSE;
     }
     RETURN_TRUE;
@@ -448,17 +448,19 @@ static PHP_FUNCTION(co_php_api_end)
                                                .body = api.seat->scratch,
                                                .size = (uint32_t)size});
     api.job.ticket = 0; /* A second outcome of the same ticket is refused. */
-    co_php_timeout_run(0);
+    co_php_notice_run(0);
     RETURN_BOOL(co_slot_finish(&api.seat->wire->slot, (uint64_t)ticket, now_us / 1000));
 }
 
-/* ---- on_timeout ---- */
+/* ---- on_timeout, on_stop ---- */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_on_timeout, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, handler, IS_CALLABLE, 1)
 ZEND_END_ARG_INFO()
 
-static PHP_FUNCTION(co_php_api_on_timeout)
+#define arginfo_on_stop arginfo_on_timeout
+
+static void set_handler(INTERNAL_FUNCTION_PARAMETERS, enum co_notice which)
 {
     zend_fcall_info info;
     zend_fcall_info_cache cache;
@@ -470,7 +472,17 @@ static PHP_FUNCTION(co_php_api_on_timeout)
     if (!seated()) {
         RETURN_THROWS();
     }
-    co_php_timeout_set(info.size != 0 ? &info.function_name : NULL);
+    co_php_notice_set(which, info.size != 0 ? &info.function_name : NULL);
+}
+
+static PHP_FUNCTION(co_php_api_on_timeout)
+{
+    set_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU, CO_NOTICE_TIMEOUT);
+}
+
+static PHP_FUNCTION(co_php_api_on_stop)
+{
+    set_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU, CO_NOTICE_STOP);
 }
 
 /* ---- reply, ready, log ---- */
@@ -621,6 +633,7 @@ static const zend_function_entry functions[] = {
     FUNCTION(begin)
     FUNCTION(end)
     FUNCTION(on_timeout)
+    FUNCTION(on_stop)
     FUNCTION(reply)
     FUNCTION(ready)
     FUNCTION(log)
@@ -689,14 +702,14 @@ int co_php_api_register(const struct co_options *options)
     if (zend_startup_module(&module) != SUCCESS) {
         return CO_EAPP;
     }
-    co_php_timeout_hook();
+    co_php_notice_hook();
     return CO_OK;
 }
 
 void co_php_api_seat(struct co_seat *seat)
 {
     api.seat = seat;
-    co_php_timeout_listen(&seat->wire->slot);
+    co_php_notice_listen(&seat->wire->slot);
     /* Without pcntl no signal has a handler in PHP, and the sleep need not end by itself. */
     api.wait_ms = zend_hash_str_exists(&module_registry, "pcntl", 5) ? SIGNAL_LATE_MS : 0;
 }

@@ -1,6 +1,7 @@
-#include "worker/php_timeout.h"
+#include "worker/php_notice.h"
 
 #include <Zend/zend_exceptions.h>
+#include <Zend/zend_fibers.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,25 +13,53 @@
 #define AGAIN_MS 50
 
 /* Shared by the signal handler and the code it interrupts, all in one thread. */
-static struct {
-    const struct co_slot *slot;
-    pid_t pid; /* Of the worker: a child it forks has this handler, too. */
+struct notice {
+    int number; /* Of the signal, after SIGRTMIN. */
+    int flags;  /* Of its action. */
+    enum co_phase phase;
+    int rounds; /* How often it is said again; -1: until it is heard. */
+    volatile sig_atomic_t left;
     timer_t again;
     bool has_again;
-    _Atomic uint64_t running;
-    _Atomic uint64_t due;         /* The handler is to be called for this ticket; 0 = none. */
-    volatile sig_atomic_t ending; /* It is being called. */
+    _Atomic uint64_t due;  /* The handler is to be called for this ticket; 0 = none. */
+    _Atomic uint64_t told; /* The last one that was. */
     zval handler;
-    void (*chained)(zend_execute_data *execute_data);
-} limit;
+};
 
-static void repeat(bool on)
+static struct {
+    const struct co_slot *slot;
+    pid_t pid; /* Of the worker: a child it forks has these handlers, too. */
+    _Atomic uint64_t running;
+    void (*chained)(zend_execute_data *execute_data);
+    struct notice notices[CO_NOTICES];
+} worker = {
+    .notices =
+        {
+            [CO_NOTICE_TIMEOUT] =
+                {
+                    .number = CO_SIGNAL_TIMEOUT,
+                    .phase = CO_PHASE_ENDING,
+                    .rounds = -1,
+                },
+            /* This job goes on: its reads must not fail, and the limits of its waits, which some
+             * calls begin anew after a signal, must not be put off for ever. */
+            [CO_NOTICE_STOP] =
+                {
+                    .number = CO_SIGNAL_STOP,
+                    .flags = SA_RESTART,
+                    .phase = CO_PHASE_RUNNING,
+                    .rounds = 4,
+                },
+        },
+};
+
+static void repeat(struct notice *notice, bool on)
 {
     long ns = on ? AGAIN_MS * 1000000L : 0;
     struct itimerspec every = {.it_interval.tv_nsec = ns, .it_value.tv_nsec = ns};
 
-    if (limit.has_again) {
-        timer_settime(limit.again, 0, &every, NULL);
+    if (notice->has_again) {
+        timer_settime(notice->again, 0, &every, NULL);
     }
 }
 
@@ -43,35 +72,83 @@ static void raise_interrupt(void)
 #endif
 }
 
-static bool is_ending(uint64_t ticket)
+/* Does it mean the ticket that runs, and for the first time? */
+static bool is_meant(const struct notice *notice, uint64_t ticket)
 {
     uint64_t there;
-    return ticket != 0 && co_slot_phase(limit.slot, &there) == CO_PHASE_ENDING && there == ticket;
+
+    return ticket != 0 && ticket != notice->told &&
+           co_slot_phase(worker.slot, &there) == notice->phase && there == ticket;
+}
+
+static struct notice *notice_of(int number)
+{
+    return &worker
+                .notices[number == SIGRTMIN + CO_SIGNAL_STOP ? CO_NOTICE_STOP : CO_NOTICE_TIMEOUT];
 }
 
 /* Only what is safe in a signal handler: atomics, getpid(), timer_settime(). */
 static void on_signal(int number)
 {
-    uint64_t ticket = limit.running;
+    struct notice *notice = notice_of(number);
+    uint64_t ticket = worker.running;
 
-    (void)number;
-    if (getpid() != limit.pid) {
+    if (getpid() != worker.pid) {
         return;
     }
-    if (limit.ending || !is_ending(ticket)) {
-        repeat(false);
+    if (!is_meant(notice, ticket)) {
+        repeat(notice, false);
         return;
     }
-    limit.due = ticket;
+    if (notice->due != ticket) {
+        notice->due = ticket;
+        notice->left = notice->rounds;
+        repeat(notice, true);
+    } else if (notice->left == 0) {
+        repeat(notice, false);
+    } else {
+        notice->left -= notice->left > 0;
+    }
     raise_interrupt();
-    repeat(true);
 }
+
+/* The ticket whose handler is to be called now; 0: none. From here on it is told. */
+static uint64_t take_due(struct notice *notice)
+{
+    uint64_t due = notice->due;
+    uint64_t ticket = due;
+    bool meant = is_meant(notice, ticket) && ticket == worker.running;
+
+    if (ticket == 0) {
+        return 0;
+    }
+    notice->told = ticket; /* First: a signal that comes now must not make it due again. */
+    (void)atomic_compare_exchange_strong(&notice->due, &due, 0);
+    repeat(notice, false);
+    return meant && Z_TYPE(notice->handler) != IS_UNDEF ? ticket : 0;
+}
+
+static void call_handler(const struct notice *notice, uint64_t ticket)
+{
+    zval handler;
+    zval argument;
+    zval result;
+
+    ZVAL_COPY(&handler, &notice->handler); /* It may set another. */
+    ZVAL_LONG(&argument, (zend_long)ticket);
+    ZVAL_UNDEF(&result);
+    (void)call_user_function(NULL, NULL, &handler, &result, 1, &argument);
+    zval_ptr_dtor(&result);
+    zval_ptr_dtor(&handler);
+}
+
+/* ---- a time limit ---- */
 
 __attribute__((noreturn)) static void end_worker(void)
 {
     pid_t pid = getpid();
 
-    if (pid == limit.pid && getpgrp() == pid) {
+    if (pid == worker.pid && getpgrp() == pid) {
         kill(0, SIGKILL); /* What the job has started ends with it. */
     }
     kill(pid, SIGKILL);
@@ -80,15 +157,10 @@ __attribute__((noreturn)) static void end_worker(void)
     }
 }
 
-static void call_handler(uint64_t ticket)
+static void call_last_handler(const struct notice *notice, uint64_t ticket)
 {
-    zval argument;
-    zval result;
-
-    ZVAL_LONG(&argument, (zend_long)ticket);
-    ZVAL_UNDEF(&result);
     EG(exception) = NULL; /* PHP code does not run beside a pending exception. */
-    (void)call_user_function(NULL, NULL, &limit.handler, &result, 1, &argument);
+    call_handler(notice, ticket);
     if (EG(exception) != NULL && !zend_is_unwind_exit(EG(exception)) &&
         !zend_is_graceful_exit(EG(exception))) {
         zend_exception_error(EG(exception), E_WARNING); /* Nobody else would ever see it. */
@@ -96,63 +168,101 @@ static void call_handler(uint64_t ticket)
 }
 
 /* The job's code does not go on, whatever the handler does. */
-__attribute__((noreturn)) static void run_handler(uint64_t ticket)
+static void tell_timeout(struct notice *notice)
 {
-    limit.ending = 1;
-    repeat(false);
+    uint64_t ticket = take_due(notice);
+
+    if (ticket == 0) {
+        return;
+    }
     zend_try
     {
-        call_handler(ticket);
+        call_last_handler(notice, ticket);
     }
     zend_end_try();
     end_worker();
 }
 
-static void on_interrupt(zend_execute_data *execute_data)
-{
-    uint64_t ticket = atomic_exchange(&limit.due, 0);
+/* ---- a stop ---- */
 
-    if (ticket != 0 && ticket == limit.running && !limit.ending &&
-        Z_TYPE(limit.handler) != IS_UNDEF) {
-        run_handler(ticket);
+/* What the handler throws goes into the job, as from a handler of pcntl's. */
+static void tell_stop(struct notice *notice)
+{
+    uint64_t ticket;
+
+    if (notice->due != 0 && EG(exception) != NULL) {
+        raise_interrupt(); /* When this one has been caught. */
+        return;
     }
-    if (limit.chained != NULL) {
-        limit.chained(execute_data);
+    ticket = take_due(notice);
+    if (ticket != 0) {
+        zend_fiber_switch_block(); /* The job's fibers do not expect to be left here. */
+        call_handler(notice, ticket);
+        zend_fiber_switch_unblock();
     }
 }
 
-void co_php_timeout_hook(void)
+static void on_interrupt(zend_execute_data *execute_data)
 {
-    ZVAL_UNDEF(&limit.handler);
-    limit.chained = zend_interrupt_function;
+    tell_timeout(&worker.notices[CO_NOTICE_TIMEOUT]);
+    tell_stop(&worker.notices[CO_NOTICE_STOP]);
+    if (worker.chained != NULL) {
+        worker.chained(execute_data);
+    }
+}
+
+/* ---- setting up ---- */
+
+void co_php_notice_hook(void)
+{
+    for (int i = 0; i < CO_NOTICES; i++) {
+        ZVAL_UNDEF(&worker.notices[i].handler);
+    }
+    worker.chained = zend_interrupt_function;
     zend_interrupt_function = on_interrupt;
 }
 
-void co_php_timeout_listen(const struct co_slot *slot)
+/* Ignored without a handler: a signal that is only looked at would still end a sleep(). */
+static void heed(struct notice *notice)
 {
-    int number = SIGRTMIN + CO_SIGNAL_TIMEOUT;
-    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = number};
-    struct sigaction action = {.sa_handler = on_signal}; /* No SA_RESTART: sleep() must return. */
+    bool heard = Z_TYPE(notice->handler) != IS_UNDEF;
+    struct sigaction action = {.sa_handler = heard ? on_signal : SIG_IGN,
+                               .sa_flags = notice->flags};
 
-    limit.slot = slot;
-    limit.pid = getpid();
-    limit.has_again = timer_create(CLOCK_MONOTONIC, &event, &limit.again) == 0;
-    (void)sigaction(number, &action, NULL);
+    if (!heard) {
+        repeat(notice, false);
+    }
+    (void)sigaction(SIGRTMIN + notice->number, &action, NULL);
 }
 
-void co_php_timeout_set(zval *handler)
+void co_php_notice_listen(const struct co_slot *slot)
 {
-    zval old = limit.handler;
+    worker.slot = slot;
+    worker.pid = getpid();
+    for (int i = 0; i < CO_NOTICES; i++) {
+        struct notice *notice = &worker.notices[i];
+        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL,
+                                 .sigev_signo = SIGRTMIN + notice->number};
+        notice->has_again = timer_create(CLOCK_MONOTONIC, &event, &notice->again) == 0;
+        heed(notice);
+    }
+}
+
+void co_php_notice_set(enum co_notice which, zval *handler)
+{
+    struct notice *notice = &worker.notices[which];
+    zval old = notice->handler;
 
     if (handler != NULL) {
-        ZVAL_COPY(&limit.handler, handler);
+        ZVAL_COPY(&notice->handler, handler);
     } else {
-        ZVAL_UNDEF(&limit.handler);
+        ZVAL_UNDEF(&notice->handler);
     }
+    heed(notice);
     zval_ptr_dtor(&old); /* Last: a destructor may come back here. */
 }
 
-void co_php_timeout_run(uint64_t ticket)
+void co_php_notice_run(uint64_t ticket)
 {
-    limit.running = ticket;
+    worker.running = ticket;
 }

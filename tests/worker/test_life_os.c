@@ -1,4 +1,4 @@
-/* A worker's life from outside: its time limits, its ways to boot, its stack. */
+/* A worker's life from outside: its time limits, its stops, its ways to boot, its stack. */
 
 #include "worker/worker_rig.h"
 
@@ -482,6 +482,208 @@ static void a_stack_that_cannot_be_read_says_why(void **state)
     assert_non_null(strstr(text, "there is no such process"));
 }
 
+/* ---- a stop while a job runs ---- */
+
+static const char stop_php[] =
+    "\\Cohort\\Worker\\on_stop(function (int $ticket): void {"
+    " \\Cohort\\Worker\\log('warn', \"stop $ticket\");"
+    " $GLOBALS['stopped'] = $ticket;"
+    "});";
+
+static void tell_stop(const struct worker *worker)
+{
+    assert_int_equal(kill(worker->pid, SIGRTMIN + CO_SIGNAL_STOP), 0);
+}
+
+static void expect_line(struct worker *worker, const char *want)
+{
+    assert_string_equal((const char *)receive(worker, CO_RECORD_LOG).body + 1, want);
+}
+
+static void expect_told(struct worker *worker)
+{
+    char want[32];
+    snprintf(want, sizeof want, "stop %" PRIu64, agent.ticket);
+    expect_line(worker, want);
+}
+
+static void expect_said(struct worker *worker, const char *want)
+{
+    struct co_end_msg end = expect_end(worker, agent.ticket);
+    expect_text(&end, want);
+}
+
+static void a_running_job_hears_of_a_stop_and_goes_on(void **state)
+{
+    static const struct {
+        const char *code;
+        const char *stands; /* Where it is when the signal comes. */
+    } rows[] = {
+        {"while (!isset($GLOBALS['stopped'])); return 'went on';", "#"},
+        {"while (!isset($GLOBALS['stopped'])) { strlen('x'); } return 'went on';", "#"},
+        {"foreach ((function () { while (true) { yield 1; } })() as $x) {"
+         " if (isset($GLOBALS['stopped'])) { return 'went on'; } }",
+         "#"},
+        {"$f = new \\\\Fiber(function () { while (!isset($GLOBALS['stopped'])); });"
+         " $f->start(); return 'went on';",
+         "#"},
+        {"sleep(600); return 'went on';", "#0 sleep()"},
+        {"time_nanosleep(600, 0); return 'went on';", "#0 time_nanosleep()"},
+        {"$s = stream_socket_pair(1, 1, 0); $r = [$s[0]]; @stream_select($r, $w, $e, 600);"
+         " return 'went on';",
+         "#0 stream_select()"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct worker *worker = limited_worker(stop_php);
+        begin_job(worker, rows[i].code);
+        expect_trace(worker->pid, "", rows[i].stands);
+        send_stop(worker);
+        tell_stop(worker);
+        expect_told(worker);
+        expect_said(worker, "went on");
+        assert_int_equal(exit_code_of(worker), 7);
+        assert_string_equal(read_output(worker->output), "");
+        next_round();
+    }
+}
+
+/* The job goes on, so what it reads must be whole; it hears when the read is over. */
+static void a_read_is_not_cut_by_a_stop(void **state)
+{
+    char code[512];
+    (void)state;
+    struct worker *worker = limited_worker(stop_php);
+    assert_int_equal(mkfifo(in_dir("gate"), 0600), 0);
+    snprintf(code, sizeof code,
+             "$f = fopen('%s', 'r'); \\\\Cohort\\\\Worker\\\\log('info', 'open');"
+             " return fgets($f) . isset($GLOBALS['stopped']);",
+             in_dir("gate"));
+    begin_job(worker, code);
+    int gate = open(in_dir("gate"), O_WRONLY | O_CLOEXEC);
+    assert_true(gate >= 0);
+    expect_line(worker, "open");
+    for (int i = 0; i < 20; i++) {
+        tell_stop(worker);
+    }
+    assert_int_equal(write(gate, "whole", 5), 5);
+    close(gate);
+    expect_told(worker);
+    expect_said(worker, "whole1");
+    expect_answer(worker, "return 1;", "1");
+}
+
+static void a_stop_is_told_once_a_job(void **state)
+{
+    (void)state;
+    struct worker *worker = limited_worker(stop_php);
+    for (int round = 0; round < 2; round++) {
+        ask(worker, "unset($GLOBALS['stopped']);");
+        begin_job(worker,
+                  "while (!isset($GLOBALS['stopped']));"
+                  " \\\\Cohort\\\\Worker\\\\log('info', 'heard');"
+                  " usleep(1000); return 'done';");
+        tell_stop(worker);
+        expect_told(worker);
+        expect_line(worker, "heard");
+        for (int i = 0; i < 20; i++) {
+            tell_stop(worker);
+        }
+        expect_said(worker, "done");
+        expect_answer(worker, "return 1;", "1");
+        expect_nothing_more(worker);
+    }
+}
+
+static void a_stop_of_no_running_job_is_ignored(void **state)
+{
+    (void)state;
+    struct worker *worker = limited_worker(stop_php);
+    tell_stop(worker); /* Idle. */
+    expect_answer(worker, "return 1;", "1");
+    assert_false(co_slot_end(&worker->wire->slot, agent.ticket + 1, 1)); /* The next, taken back. */
+    send_job(worker, "{}", 2);
+    tell_stop(worker);
+    expect_line(worker, "taken back");
+    tell_stop(worker);
+    uint64_t ticket = send_job(worker, "{}", 2);
+    expect_end(worker, ticket);
+    tell_stop(worker);
+    expect_answer(worker, "return 2;", "2");
+    expect_nothing_more(worker);
+}
+
+/* Ignored means that not even a sleep() ends. */
+static void without_a_handler_a_stop_is_not_noticed(void **state)
+{
+    (void)state;
+    struct worker *worker = ready_worker();
+    for (int round = 0; round < 2; round++) {
+        begin_job(worker, "return time_nanosleep(0, 300000000) === true ? 'slept' : 'woken';");
+        for (int i = 0; i < 20; i++) {
+            tell_stop(worker);
+        }
+        expect_said(worker, "slept");
+        ask(worker, stop_php);
+        ask(worker, "\\Cohort\\Worker\\on_stop(null);");
+    }
+    expect_nothing_more(worker);
+}
+
+/* What the handler throws goes into the job, exit() ends it, and the handler may change its mind.
+ */
+static void what_a_stop_handler_does_is_done_in_the_job(void **state)
+{
+    static const struct {
+        const char *handler;
+        const char *said;
+    } rows[] = {
+        {"throw new \\LogicException('enough');", "caught enough"},
+        {"\\Cohort\\Worker\\on_stop(null); gc_collect_cycles(); $GLOBALS['stopped'] = 1;", "done"},
+        {"try { \\Fiber::suspend(); } catch (\\FiberError $e) { throw new \\LogicException('no'); "
+         "}",
+         "caught no"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char code[512];
+        snprintf(code, sizeof code, "\\Cohort\\Worker\\on_stop(function (int $ticket) { %s });",
+                 rows[i].handler);
+        struct worker *worker = limited_worker(code);
+        begin_job(worker,
+                  "try { while (!isset($GLOBALS['stopped'])); return 'done'; }"
+                  " catch (\\\\LogicException $e) { return 'caught ' . $e->getMessage(); }");
+        tell_stop(worker);
+        expect_said(worker, rows[i].said);
+        send_stop(worker);
+        assert_int_equal(exit_code_of(worker), 7);
+        next_round();
+    }
+    struct worker *worker = limited_worker("\\Cohort\\Worker\\on_stop(function () { exit(5); });");
+    begin_job(worker, "try { while (true); } finally { echo 'not so'; }");
+    tell_stop(worker);
+    assert_int_equal(exit_code_of(worker), 5);
+    assert_string_equal(read_output(worker->output), "");
+}
+
+/* A time limit has the last word, even over the handler of a stop. */
+static void a_stop_handler_has_no_more_time_than_its_job(void **state)
+{
+    (void)state;
+    struct worker *worker = limited_worker(handler_php);
+    ask(worker,
+        "\\Cohort\\Worker\\on_stop(function () {"
+        " \\Cohort\\Worker\\log('info', 'stopping'); while (true); });");
+    begin_job(worker, "while (true);");
+    tell_stop(worker);
+    expect_line(worker, "stopping");
+    end_running(worker);
+    tell_stop(worker); /* Of a job that is being ended. */
+    expect_handled(worker);
+    expect_killed(worker);
+    expect_nothing_more(worker);
+}
+
 #define WITH_ZYGOTE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -494,6 +696,13 @@ int main(void)
         WITH_ZYGOTE(many_signals_call_the_handler_once),
         WITH_ZYGOTE(a_job_that_ends_by_itself_first_is_not_handled),
         WITH_ZYGOTE(without_a_handler_the_agent_has_the_last_word),
+        WITH_ZYGOTE(a_running_job_hears_of_a_stop_and_goes_on),
+        WITH_ZYGOTE(a_read_is_not_cut_by_a_stop),
+        WITH_ZYGOTE(a_stop_is_told_once_a_job),
+        WITH_ZYGOTE(a_stop_of_no_running_job_is_ignored),
+        WITH_ZYGOTE(without_a_handler_a_stop_is_not_noticed),
+        WITH_ZYGOTE(what_a_stop_handler_does_is_done_in_the_job),
+        WITH_ZYGOTE(a_stop_handler_has_no_more_time_than_its_job),
         cmocka_unit_test(a_spawned_worker_is_one_like_the_others),
         cmocka_unit_test(a_spawned_worker_dies_with_its_agent),
         cmocka_unit_test(a_worker_that_does_not_boot_says_why),
