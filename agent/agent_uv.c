@@ -417,6 +417,7 @@ static void view_pool(const struct co_agent_pool *pool, struct co_view_pool *out
     PUT(out->app_version, pool->info.version);
     PUT(out->php_version, pool->php_version);
     PUT(out->boot_error, pool->boot_error);
+    out->booted_once = pool->booted_once;
     out->output_lines = pool->output_lines;
     out->output_suppressed = pool->output_suppressed;
     out->handover = pool->handover;
@@ -579,6 +580,7 @@ static void finish(struct co_agent *agent)
 int co_agent_run(struct co_agent *agent, const struct co_config *config)
 {
     struct co_err err;
+    char workers[16];
     int code;
 
     agent->config = *config;
@@ -595,7 +597,8 @@ int co_agent_run(struct co_agent *agent, const struct co_config *config)
         co_agent_log(agent, CO_LOG_ERROR, NULL, "%s", err.msg);
         return code == CO_ECONFIG ? 2 : 1;
     }
-    co_agent_log(agent, CO_LOG_INFO, CO_FIELDS("http", config->http, "run_dir", config->run_dir),
+    snprintf(workers, sizeof workers, "%u", config->pools[0].workers);
+    co_agent_log(agent, CO_LOG_INFO, CO_FIELDS("http", config->http, "run_dir", config->run_dir, "workers", workers),
                  "cohortd %s started", CO_AGENT_VERSION);
     tick(agent);
     while (!agent->leaving) {

@@ -50,6 +50,7 @@ struct co_event {
     bool current;     /* ZYGOTE_DOWN: it was the one that forks. */
     bool by_oom;      /* EXITED: the kernel ended it for memory. */
     bool over_memory; /* ENDED: its worker is over job.memory. */
+    bool failed_ran;  /* EXITED: its slot says that failed() was called. */
     bool timed_out;   /* ENDED: written by the handler of a time limit. */
     enum co_outcome outcome;
     uint32_t delay_s;

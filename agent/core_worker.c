@@ -148,11 +148,13 @@ static enum co_cause cause_of(enum co_exit_reason reason)
 }
 
 /* A bookkeeper that died itself: another tries, three in all. */
-static void bookkeeping_failed(struct co_core *core, struct co_ticket *ticket, co_ms now)
+static void bookkeeping_failed(struct co_core *core, struct co_ticket *ticket,
+                               const struct co_event *event)
 {
+    ticket->failed_ran = ticket->failed_ran || event->failed_ran;
     ticket->bookkeepings += 1;
     if (ticket->bookkeepings >= BOOKKEEPINGS_MAX) {
-        co_core_end_ticket(core, ticket, CO_OUTCOME_QUARANTINED, 0, now);
+        co_core_end_ticket(core, ticket, CO_OUTCOME_QUARANTINED, 0, event->now);
     } else {
         co_tickets_orphan(&core->tickets, ticket);
     }
@@ -167,9 +169,10 @@ static void decide_fate(struct co_core *core, struct co_ticket *ticket, enum co_
                        ticket->crashes, cause, (co_unix)(event->wall_ms / 1000));
 
     ticket->text = event->text; /* The bookkeeper tells it to the application. */
-    if (fate.bookkeeper) {
+    if (fate.bookkeeper || event->failed_ran) {
         ticket->cause = cause;
-        ticket->final = fate.final;
+        ticket->final = fate.final || event->failed_ran; /* There is no way back from failed(). */
+        ticket->failed_ran = event->failed_ran;
         co_tickets_orphan(&core->tickets, ticket);
     } else {
         /* A time limit is the job's own doing and no crash: back as Laravel releases. */
@@ -216,7 +219,7 @@ void co_core_step_exited(struct co_core *core, const struct co_event *event)
     core->orphan_text = NULL;
     if (bookkeeper) {
         core->orphan_text = event->text;
-        bookkeeping_failed(core, ticket, event->now);
+        bookkeeping_failed(core, ticket, event);
         return;
     }
     if (event->ok) {

@@ -26,6 +26,6 @@ struct co_fate co_fate_decide(const struct co_payload_facts *facts,
                                       attempts),
     };
 
-    fate.bookkeeper = fate.final || (timeout && facts->max_exceptions >= 0);
+    fate.bookkeeper = fate.final || facts->max_exceptions >= 0;
     return fate;
 }

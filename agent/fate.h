@@ -1,10 +1,10 @@
 /* What becomes of a job whose worker died under it. Pure; the rules of DESIGN 4:
  *
  *   a time limit   tries left: back at once with the job's backoff (Laravel waits for retry_after);
- *                  none left, or failOnTimeout: a bookkeeper fails it; maxExceptions: a bookkeeper
- *                  decides, since only PHP can count those
+ *                  none left, or failOnTimeout: a bookkeeper fails it
  *   anything else  the attempt counts; once the tries are used up, or after 3 crashes where tries
- *                  set no limit (0, retryUntil), a bookkeeper fails it with the true cause */
+ *                  set no limit (0, retryUntil), a bookkeeper fails it with the true cause
+ *   maxExceptions  a bookkeeper decides in any case, since only PHP can count those */
 
 #ifndef CO_AGENT_FATE_H
 #define CO_AGENT_FATE_H

@@ -8,10 +8,16 @@ bool co_health_circuit_closed(const struct co_view_pool *pool)
     return pool->circuit[0] == '\0' || strcmp(pool->circuit, "closed") == 0;
 }
 
+/* It has booted, and what died since is being replaced at this moment. */
+bool co_health_pool_serves(const struct co_view_pool *pool)
+{
+    return pool->by_state[CO_WORKER_IDLE] + pool->by_state[CO_WORKER_BUSY] > 0 ||
+           (pool->booted_once && pool->zygote_up && pool->boot_error[0] == '\0');
+}
+
 bool co_health_pool_ready(const struct co_view *view, const struct co_view_pool *pool)
 {
-    return !view->draining && co_health_circuit_closed(pool) &&
-           pool->by_state[CO_WORKER_IDLE] + pool->by_state[CO_WORKER_BUSY] > 0;
+    return !view->draining && co_health_circuit_closed(pool) && co_health_pool_serves(pool);
 }
 
 static int say(bool yes, const char *word, const char *why, char *body, size_t size)

@@ -17,6 +17,9 @@ enum co_health_probe {
 /* Whether new workers are forked; not while it is open or probes. */
 bool co_health_circuit_closed(const struct co_view_pool *pool);
 
+/* Whether the pool has workers, or makes them at this moment. */
+bool co_health_pool_serves(const struct co_view_pool *pool);
+
 /* Whether a pool can serve: a worker has booted, the circuit is closed and the agent is not
  * draining. */
 bool co_health_pool_ready(const struct co_view *view, const struct co_view_pool *pool);

@@ -168,7 +168,7 @@ static bool is_ready(struct co_view *view)
             return explain(view, "the circuit is open in pool ", pool->name,
                            "too many workers died; cohort exits says why");
         }
-        if (pool->by_state[CO_WORKER_IDLE] + pool->by_state[CO_WORKER_BUSY] == 0) {
+        if (!co_health_pool_serves(pool)) {
             return explain(view, "no worker has booted yet in pool ", pool->name, "");
         }
     }

@@ -520,6 +520,23 @@ static bool went_as_ordered(const struct co_pool_worker *w, int signal, bool by_
 
 /* The place is free again. A service that died by itself is not begun again at once: it may die
  * at each start. */
+/* A control worker that never boots is tried again less and less often. */
+static co_ms service_wait(struct co_pool *pool, uint32_t worker)
+{
+    struct co_pool_worker *w = &pool->workers[worker];
+    co_ms wait = CO_POOL_SERVICE_AGAIN;
+
+    if (is_bookkeeper(worker) || w->booted) {
+        pool->control_failures = is_bookkeeper(worker) ? pool->control_failures : 0;
+        return wait;
+    }
+    for (uint32_t i = 0; i < pool->control_failures && wait < CO_POOL_BACKOFF_MAX; i++) {
+        wait *= 2;
+    }
+    pool->control_failures += 1;
+    return wait < CO_POOL_BACKOFF_MAX ? wait : CO_POOL_BACKOFF_MAX;
+}
+
 static void bury(struct co_pool *pool, uint32_t worker, bool ordered, co_ms now)
 {
     struct co_pool_worker *w = &pool->workers[worker];
@@ -531,7 +548,7 @@ static void bury(struct co_pool *pool, uint32_t worker, bool ordered, co_ms now)
     w->ticket = 0;
     w->retiring = false;
     if (!is_job_worker(worker) && !ordered && !(is_bookkeeper(worker) && w->booted)) {
-        w->since = now + CO_POOL_SERVICE_AGAIN;
+        w->since = now + service_wait(pool, worker);
     }
 }
 
@@ -606,6 +623,11 @@ void co_pool_zygote_down(struct co_pool *pool, bool booted, bool current, co_ms 
 
 int co_pool_idle(const struct co_pool *pool)
 {
+    /* Only a probe that works closes the circuit, so it works first. */
+    if (pool->circuit.state == CO_CIRCUIT_PROBING &&
+        pool->workers[pool->circuit.probe].state == CO_WORKER_IDLE) {
+        return (int)pool->circuit.probe;
+    }
     return (int)pool->idle_top - 1;
 }
 

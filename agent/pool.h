@@ -74,6 +74,7 @@ struct co_pool {
     co_ms zygote_after; /* Not before. */
     co_ms fork_after;   /* Likewise. */
     uint32_t boot_failures_row;
+    uint32_t control_failures; /* Control workers in a row that did not boot. */
     bool draining;
     bool spawn;                  /* No zygote: every worker boots by itself. */
     uint32_t bookkeepers_wanted; /* Jobs that wait for one. */

@@ -59,6 +59,7 @@ struct co_ticket {
     bool ending;    /* Its time is over; the deadline is that of the kill now. */
     bool felled;      /* Its worker died before it began. */
     bool orphaned;  /* A bookkeeper has it, or waits for it. */
+    bool failed_ran;  /* failed() has been called already. */
     bool final;     /* ... and must fail it. */
     enum co_cause cause;
     uint32_t bookkeepings; /* That failed. */

@@ -154,7 +154,7 @@ void co_workers_bookkeep(struct co_agent *agent, uint32_t index, uint32_t worker
     struct co_err err;
 
     msg.cause = ticket->cause;
-    msg.final = ticket->final;
+    msg.final = (ticket->final ? CO_FINAL_FAIL : 0u) | (ticket->failed_ran ? CO_FINAL_FAILED : 0u);
     msg.cause_text = ticket->text != NULL ? ticket->text : "";
     msg.cause_size = (uint32_t)strlen(msg.cause_text);
     agent->given_us[id % CO_TICKETS_MAX] = co_agent_clock_us();
@@ -444,6 +444,9 @@ void co_workers_exited(struct co_agent *agent, uint32_t index, uint32_t worker, 
     read_link(agent, index, worker);              /* What it said last counts. */
     co_agent_step(agent);
     co_output_last(&pool->outputs[worker]);
+    event.failed_ran =
+        link != NULL && w->ticket != 0 &&
+        atomic_load_explicit(&link->wire->slot.failed, memory_order_acquire) == w->ticket;
     event.ok = link != NULL && w->ticket != 0 &&
                atomic_load_explicit(&link->wire->slot.begun, memory_order_acquire) == w->ticket;
     if (link != NULL) {

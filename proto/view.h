@@ -91,6 +91,7 @@ struct co_view_pool {
     uint64_t boot_failures;
     char boot_error[CO_TEXT_SIZE]; /* Of the last boot that failed; "" when it booted since. */
     bool zygote_up;
+    bool booted_once; /* A worker has been ready. Not in the JSON. */
     uint32_t generation;
     char circuit[16]; /* closed, open, probing. */
     uint64_t circuit_opened;

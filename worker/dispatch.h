@@ -88,7 +88,8 @@ struct co_slot {
     _Atomic uint64_t begun;       /* The last ticket that began; 0 = none. */
     _Atomic uint64_t lease_until; /* BOOTTIME ms after which nothing begins; 0 = no lease. */
     struct co_job_ref job;        /* Of the ticket in `begun`; written before RUNNING. */
-    uint8_t pad[4096 - 152];
+    _Atomic uint64_t failed;      /* The last ticket whose failed() was about to run; 0 = none. */
+    uint8_t pad[4096 - 160];
 };
 _Static_assert(sizeof(struct co_slot) == 4096, "the slot is one page of the wire format");
 
@@ -160,9 +161,14 @@ struct co_job_msg {
     const uint8_t *payload; /* NULL when in the overflow file. */
     uint64_t payload_size;
     uint32_t cause;         /* BOOKKEEP: enum co_cause; 0 otherwise. */
-    uint32_t final;         /* BOOKKEEP: 1 = it must fail now, whatever its tries say. */
+    uint32_t final;         /* BOOKKEEP: CO_FINAL_ flags. */
     const char *cause_text; /* BOOKKEEP: for the exception: "worker ended by signal 11 ...". */
     uint32_t cause_size;
+};
+
+enum {
+    CO_FINAL_FAIL = 1 << 0,   /* It must fail now, whatever its tries say. */
+    CO_FINAL_FAILED = 1 << 1, /* Its failed() has been called already: only record the rest. */
 };
 
 /* Why a job needs a bookkeeper. */

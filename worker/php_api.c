@@ -38,6 +38,7 @@
     X(memory)       \
     X(cause)        \
     X(final)        \
+    X(failed)       \
     X(text)         \
     X(name)         \
     X(body)
@@ -180,10 +181,13 @@ static void put_cause(zend_array *array, const struct co_job_msg *msg)
 {
     const char *name = cause_name(msg->cause);
     zval final;
+    zval failed;
 
-    ZVAL_BOOL(&final, msg->final != 0);
+    ZVAL_BOOL(&final, (msg->final & CO_FINAL_FAIL) != 0);
+    ZVAL_BOOL(&failed, (msg->final & CO_FINAL_FAILED) != 0);
     put_string(array, KEY_cause, zend_string_init(name, strlen(name), 0));
     zend_hash_add_new(array, api.keys[KEY_final], &final);
+    zend_hash_add_new(array, api.keys[KEY_failed], &failed);
     put_string(array, KEY_text, zend_string_init(msg->cause_text, msg->cause_size, 0));
 }
 
@@ -378,6 +382,24 @@ static PHP_FUNCTION(co_php_api_begin)
         RETURN_FALSE;
     }
     RETURN_TRUE;
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_failing, 0, 1, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, ticket, IS_LONG, 0)
+ZEND_END_ARG_INFO()
+
+/* In the slot before failed() runs: should the process die in it, nobody calls it again. */
+static PHP_FUNCTION(co_php_api_failing)
+{
+    zend_long ticket;
+
+    ZEND_PARSE_PARAMETERS_START(1, 1)
+    Z_PARAM_LONG(ticket)
+    ZEND_PARSE_PARAMETERS_END();
+    if (!is_current(ticket)) {
+        RETURN_THROWS();
+    }
+    atomic_store_explicit(&api.seat->wire->slot.failed, (uint64_t)ticket, memory_order_release);
 }
 
 static uint32_t clamp(zend_long number)
@@ -631,6 +653,7 @@ static const zend_function_entry functions[] = {
     FUNCTION(config)
     FUNCTION(next)
     FUNCTION(begin)
+    FUNCTION(failing)
     FUNCTION(end)
     FUNCTION(on_timeout)
     FUNCTION(on_stop)

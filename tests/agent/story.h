@@ -177,7 +177,8 @@ static inline void story_back(struct story *story, uint32_t source, const char *
             (struct co_turn_claim){.table = story->core.tickets.queues[queue].table,
                                    .queue = queue,
                                    .job_id = id,
-                                   .reserved_at = 100};
+                                   .reserved_at = 100,
+                                   .facts = {.max_exceptions = -1}};
         claims += size;
     }
     story_do(story, (struct co_event){.type = CO_EVENT_TURN,

@@ -94,7 +94,7 @@ static void what_only_php_can_say_goes_to_a_bookkeeper(void **state)
         {"failOnTimeout and a timeout", NONE, true, CO_CAUSE_TIMEOUT, true, true},
         {"failOnTimeout and a crash", NONE, true, CO_CAUSE_CRASH, false, false},
         {"maxExceptions and a timeout", 2, false, CO_CAUSE_TIMEOUT, true, false},
-        {"maxExceptions and a crash", 2, false, CO_CAUSE_CRASH, false, false},
+        {"maxExceptions and a crash", 2, false, CO_CAUSE_CRASH, true, false},
         {"both and a timeout", 2, true, CO_CAUSE_TIMEOUT, true, true},
     };
 

@@ -27,7 +27,7 @@ Wire::$prepare = static function (array $message): array {
         'memory' => 0,
     ];
     if ($message['type'] === 'bookkeep') {
-        $message += ['cause' => 'crash', 'final' => false, 'text' => 'The worker that ran it ended: signal 11 (SIGSEGV)'];
+        $message += ['cause' => 'crash', 'final' => false, 'failed' => false, 'text' => 'The worker that ran it ended: signal 11 (SIGSEGV)'];
     }
     if (isset($message['job'])) {
         [$class, $arguments, $properties] = $message['job'] + [1 => [], 2 => []];

@@ -87,6 +87,10 @@ namespace Cohort\Worker {
         return true;
     }
 
+    function failing(int $ticket): void
+    {
+    }
+
     function end(
         int $ticket,
         int $outcome,

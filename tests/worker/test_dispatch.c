@@ -652,7 +652,7 @@ static void the_cause_of_a_death_travels(void **state)
     buf[92] = CO_CAUSE_OOM + 1;
     assert_int_equal(co_job_decode(buf, (size_t)size, &msg), CO_EMALFORMED);
     buf[92] = CO_CAUSE_OOM;
-    buf[96] = 2;
+    buf[96] = (CO_FINAL_FAIL | CO_FINAL_FAILED) + 1;
     assert_int_equal(co_job_decode(buf, (size_t)size, &msg), CO_EMALFORMED);
 }
 

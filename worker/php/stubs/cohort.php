@@ -74,6 +74,17 @@ function begin(int $ticket): bool
 }
 
 /**
+ * Note that the job's failed() is about to run: should this process die in it, nobody calls it again.
+ *
+ * @param int $ticket of the message that next() gave last
+ *
+ * @throws \Error when it is another ticket, or it has its outcome
+ */
+function failing(int $ticket): void
+{
+}
+
+/**
  * Say what came of the job. Each ticket has one outcome.
  *
  * @param int    $ticket  of the message that next() gave last

@@ -47,7 +47,9 @@ class Bookkeeper extends AgentWorker
         // A death is told to nobody else in the application; a timeout has its event.
         $timedOut || $this->reportQuietly($error);
         $this->restoreContextOf($job);
-        $this->settleUnended($job, $this->optionsOfMessage($message), $error, $timedOut, $message['final']);
+        $message['failed']
+            ? $job->hasFailedBefore()
+            : $this->settleUnended($job, $this->optionsOfMessage($message), $error, $timedOut, $message['final']);
         $recorded = $this->recordFailureOf($job, $error);
         $this->cohortLastWords->end();
         if (!$recorded) {

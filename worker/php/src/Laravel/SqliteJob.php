@@ -9,6 +9,8 @@ use Illuminate\Queue\Jobs\DatabaseJob;
 use Illuminate\Queue\Jobs\DatabaseJobRecord;
 use Illuminate\Support\InteractsWithTime;
 
+use function Cohort\Worker\failing;
+
 use const Cohort\Worker\OUTCOME_DONE;
 use const Cohort\Worker\OUTCOME_FAILED;
 use const Cohort\Worker\OUTCOME_LEFT;
@@ -24,6 +26,7 @@ class SqliteJob extends DatabaseJob
 {
     use InteractsWithTime;
 
+    private int $ticket = 0;
     private int $releaseDelay = 0;
     private ?\Throwable $failure = null;
     private bool $deletedFirst = false;
@@ -47,7 +50,9 @@ class SqliteJob extends DatabaseJob
             'created_at' => $message['created_at'],
         ]);
         $queue = $app->make('queue')->connection($message['connection']);
-        return new self($app, $queue, $record, $message['connection'], $message['queue']);
+        $job = new self($app, $queue, $record, $message['connection'], $message['queue']);
+        $job->ticket = $message['ticket'];
+        return $job;
     }
 
     /** The decoded body; Laravel asks for it a dozen times a job. */
@@ -79,7 +84,17 @@ class SqliteJob extends DatabaseJob
         // Laravel records no failure of a job that is deleted already.
         $this->deletedFirst = $this->deletedFirst || ($this->isDeleted() && !$this->hasFailed());
         $this->failure ??= $e instanceof \Throwable ? $e : null;
+        if (!$this->hasFailed() && !$this->isDeleted()) {
+            failing($this->ticket);
+        }
         parent::fail($e);
+    }
+
+    /** Its failed() was called by a worker that died in it or soon after: only the rest is left. */
+    public function hasFailedBefore(): void
+    {
+        $this->markAsFailed();
+        $this->delete();
     }
 
     /** What is to become of the row: one of the OUTCOME_ constants. */
