@@ -41,8 +41,8 @@
  * phase ENDING. */
 #define CO_SIGNAL_TIMEOUT 5
 
-/* Sent to a job worker that is told to stop while it has a ticket: SIGRTMIN + this. A worker ignores
- * it unless a ticket is in phase RUNNING; the job goes on. */
+/* Sent to a job worker that is told to stop while it has a ticket: SIGRTMIN + this. A worker
+ * ignores it unless a ticket is in phase RUNNING; the job goes on. */
 #define CO_SIGNAL_STOP 6
 
 /* What a worker does with its ticket. */

@@ -51,3 +51,16 @@ send() {
     wait_for 10 ended a
     stop_agent
 }
+
+@test "plain: a job hears that its worker is to stop, for a reload and for a drain, and ends by itself" {
+    begin
+    send mail '["id" => "a", "do" => ["untilStop"]]'
+    wait_for 10 noted listens 1
+    kill -USR2 "$AGENT"
+    wait_for 10 ended a
+    send mail '["id" => "b", "do" => ["untilStop"]]'
+    wait_for 10 noted listens 2
+    stop_agent
+    is "$(ids listens) / $(ids stop) / $(ids end)" "a b / a b / a b"
+    is "$(jobs_left) $(jobs_failed)" "0 0"
+}

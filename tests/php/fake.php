@@ -17,6 +17,8 @@ namespace Cohort\Fake {
         public static int $position = 0;
         /** @var (callable(int): void)|null what on_timeout() was given */
         public static $onTimeout = null;
+        /** @var (callable(int): void)|null what on_stop() was given */
+        public static $onStop = null;
         /** @var array<string, mixed>|null what next() gave last */
         public static ?array $current = null;
         /** @var array<string, mixed>|null the message that runs */
@@ -38,6 +40,15 @@ namespace Cohort\Fake {
                 posix_kill(getmypid(), SIGKILL);
             });
             pcntl_alarm((int) $limit);
+        }
+
+        /** The agent stops this worker, now. */
+        public static function stop(): void
+        {
+            self::record('told', self::$onStop !== null);
+            if (self::$running !== null && self::$onStop !== null) {
+                (self::$onStop)(self::$running['ticket']);
+            }
         }
 
         public static function record(string $what, mixed ...$details): void
@@ -107,6 +118,11 @@ namespace Cohort\Worker {
     function on_timeout(?callable $handler): void
     {
         Wire::$onTimeout = $handler;
+    }
+
+    function on_stop(?callable $handler): void
+    {
+        Wire::$onStop = $handler;
     }
 
     function reply(int $ticket, bool $ok, string $json): void

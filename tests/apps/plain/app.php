@@ -18,6 +18,20 @@ function writeExit(string $id): never
     exit(0);
 }
 
+/** Work until this worker is told to stop, then finish. */
+function untilStop(string $id, int $attempt): void
+{
+    $stopped = false;
+    Cohort\Worker\on_stop(function () use (&$stopped, $id, $attempt): void {
+        $stopped = true;
+        note('stop', $id, $attempt);
+    });
+    note('listens', $id, $attempt);
+    for ($until = microtime(true) + 30; !$stopped && microtime(true) < $until;) {
+        usleep(10000);
+    }
+}
+
 return new Cohort\App(
     job: function (Cohort\Job $job): void {
         ['id' => $id, 'do' => $script] = $job->data;
@@ -31,6 +45,7 @@ return new Cohort\App(
             'fail' => $job->fail($argument),
             'exit' => exit((int) $argument),
             'writeExit' => writeExit($id),
+            'untilStop' => untilStop($id, $job->attempts),
             'dispatch' => Cohort\dispatch($argument, ['id' => "$id-child", 'do' => ['ok']]),
         };
         note('end', $id, $job->attempts);

@@ -64,10 +64,36 @@ if ($label !== '8.83') {
 }
 
 if ($label === '13') {
+    $story('an Interruptible job hears that its worker is to stop', static function (Bench $app): void {
+        $job = static fn (mixed $how, array $message): array => $message + ['job' => [\App\Jobs\InterruptibleAct::class, ['stop', $how]]];
+        $trace = $app->run([$job(null, []), act('nothing')]);
+        same([0, [[1, 0]], [SIGTERM]], [$trace->exit, $trace->outcomes(), $trace->names('interrupted')], $trace->output);
+        same(
+            ['JobProcessing', 'WorkerInterrupted', 'JobInterrupted', 'JobProcessed'],
+            array_values(array_intersect($trace->names('event'), ['JobProcessing', 'WorkerInterrupted', 'JobInterrupted', 'JobProcessed'])),
+        );
+        same([[0, 'Interrupted']], $trace->all('stopping'));
+        $trace = $app->run([$job('refuse', ['tries' => 2, 'backoff' => '4'])]);
+        same([[2, 4]], $trace->outcomes(), $trace->output);
+        contains('not now', $trace->first('end')[3]);
+    });
+
+    $story('a stop that comes just before the job throws nothing into the worker', static function (Bench $app): void {
+        $trace = $app->run([act('nothing')], ['provider' => 'stop_early']);
+        same([0, [[1, 0]], [true]], [$trace->exit, $trace->outcomes(), $trace->names('told')], $trace->output);
+    });
+
     $story('an Interruptible job hears of its time limit and of a quit signal', static function (Bench $app): void {
         $job = static fn (string $what, array $properties): array => ['job' => [\App\Jobs\InterruptibleAct::class, [$what], $properties]];
         same([SIGALRM], $app->run([$job('hang', ['timeout' => 1])])->names('interrupted'));
         $trace = $app->run([$job('term', [])]);
         same([[[1, 0]], [SIGTERM]], [$trace->outcomes(), $trace->names('interrupted')]);
+    });
+}
+
+if (in_array($label, ['8.83', '12'], true)) {
+    $story('a version without Interruptible is not told of a stop', static function (Bench $app): void {
+        $trace = $app->run([act('stop'), act('nothing')]);
+        same([0, [[1, 0], [1, 0]], [false]], [$trace->exit, $trace->outcomes(), $trace->names('told')], $trace->output);
     });
 }

@@ -117,6 +117,21 @@ function on_timeout(?callable $handler): void
 }
 
 /**
+ * Call this when this worker is told to stop (a drain, a reload, a scale-down) while a job runs.
+ *
+ * It is called between two instructions of whatever PHP code runs, at most once a job. The job goes on
+ * afterwards; what is thrown goes into it. A sleep or a wait for several streams ends early, a read does
+ * not.
+ *
+ * @param (callable(int): void)|null $handler gets the ticket; null = none
+ *
+ * @throws \Error in the zygote
+ */
+function on_stop(?callable $handler): void
+{
+}
+
+/**
  * Answer a question.
  *
  * @param int    $ticket of the question

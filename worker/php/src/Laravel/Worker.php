@@ -6,14 +6,17 @@ namespace Cohort\Laravel;
 
 use Cohort\ErrorText;
 use Cohort\Runtime;
+use Illuminate\Contracts\Queue\Interruptible;
 use Illuminate\Queue\Events\JobPopped;
 use Illuminate\Queue\Events\JobPopping;
+use Illuminate\Queue\Events\WorkerInterrupted;
 use Illuminate\Queue\Events\WorkerStarting;
 use Illuminate\Queue\Worker as LaravelWorker;
 use Illuminate\Queue\WorkerOptions;
 
 use function Cohort\Worker\begin;
 use function Cohort\Worker\log;
+use function Cohort\Worker\on_stop;
 use function Cohort\Worker\on_timeout;
 use function Cohort\Worker\ready;
 
@@ -31,6 +34,7 @@ class Worker extends AgentWorker
 {
     /** The names of signals come with pcntl. */
     private const SIGALRM = 14;
+    private const SIGTERM = 15;
     private const SIGKILL = 9;
 
     private ?SqliteJob $cohortJob = null;
@@ -50,6 +54,10 @@ class Worker extends AgentWorker
     {
         $this->listenAsWorker();
         on_timeout($this->onTimeLimit(...));
+        // Older versions tell nobody, and a signal without a handler does not end a job's sleep().
+        if (method_exists($this, 'notifyJobOfSignal') && interface_exists(Interruptible::class)) {
+            on_stop($this->onStop(...));
+        }
         $this->announceStart();
         ready(Runtime::introduction(Runtime::app()));
         while (($message = \Cohort\Worker\next()) !== null) {
@@ -179,6 +187,28 @@ class Worker extends AgentWorker
         defined('SIGKILL') || define('SIGKILL', self::SIGKILL);
         $status = static::$timedOutExitCode ?? self::EXIT_ERROR;
         $this->kill($status, $this->cohortOptions, $this->reasonNamed('TimedOut'), $job->getConnectionName(), $job->getQueue());
+    }
+
+    /**
+     * The agent tells this worker to stop after the running job. As in Laravel's own handler of a quit
+     * signal, which needs pcntl, what is thrown goes into the job; where none runs it has no place.
+     */
+    private function onStop(int $ticket): void
+    {
+        $job = $this->cohortJob;
+        if ($job === null || $ticket !== $this->cohortTicket) {
+            return;
+        }
+        $this->shouldQuit = true;
+        try {
+            $this->fireIfKnown(WorkerInterrupted::class, self::SIGTERM, $job->getConnectionName(), $job->getQueue(), $this->cohortOptions);
+            $this->notifyJobOfSignal(self::SIGTERM);
+        } catch (\Throwable $error) {
+            if ($this->currentJob !== null) {
+                throw $error;
+            }
+            $this->reportQuietly($error);
+        }
     }
 
     /** From 13 on a job may want to hear of it (Interruptible). */

@@ -78,6 +78,7 @@ class Act implements ShouldQueue
             'delete_hang' => [$this->delete(), $this->hang()],
             'dispatch' => $this->dispatchInTransaction($this->how),
             'context' => Wire::record('context', \Illuminate\Support\Facades\Context::all()),
+            'stop' => Wire::stop(),
             'term' => [posix_kill(getmypid(), SIGTERM), posix_kill(getmypid(), SIGUSR2)],
         };
     }

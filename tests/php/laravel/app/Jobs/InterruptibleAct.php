@@ -10,5 +10,6 @@ class InterruptibleAct extends Act implements Interruptible
     public function interrupted(int $signal): void
     {
         Wire::record('interrupted', $signal);
+        $this->how === 'refuse' && throw new \DomainException('not now');
     }
 }

@@ -41,6 +41,10 @@ class RecordingProvider extends ServiceProvider
         if ($does === 'popped') {
             $events->listen(JobPopped::class, fn () => throw new \RuntimeException('popped listener'));
         }
+        if ($does === 'stop_early') {
+            $events->listen(JobPopped::class, fn () => Wire::stop());
+            $events->listen('Illuminate\Queue\Events\WorkerInterrupted', fn () => throw new \RuntimeException('listener'));
+        }
         if ($does === 'delete') {
             $events->listen(JobProcessing::class, fn ($event) => $event->job->delete());
         }
