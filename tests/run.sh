@@ -5,7 +5,7 @@
 #
 # Usage: tests/run.sh [--full] [--only STAGE,...] [--build DIR]
 #   --full    about an hour: every Laravel on every build, three times, and two minutes a fuzz target
-#   --only    some of: build, unit, asan, tsan, fuzz, quickstart, e2e-asan, e2e-plain
+#   --only    some of: build, unit, asan, tsan, fuzz, php, quickstart, e2e-asan, e2e-plain
 #   --build   where to build (default: build)
 #
 # Ends with what failed and what was skipped, by name; exit status 0 when nothing failed.
@@ -182,6 +182,20 @@ run_quickstart() {
     passed=$((passed + 1))
 }
 
+# The PHP package on real Laravels, without the agent.
+run_php() {
+    local log=$logs/php.log status counts
+    COHORT_TEST_LARAVEL12=$build/probe-12 php "$here/php/run.php" >"$log" 2>&1 </dev/null
+    status=$?
+    counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
+    passed=$((passed + $(sed -nE 's/^([0-9]+) passed.*/\1/p' <<<"${counts:-0 passed}")))
+    failed=$((failed + $(sed -nE 's/.* ([0-9]+) failed.*/\1/p' <<<"${counts:-, 0 failed}")))
+    [ "$status" = 0 ] || tail -n 40 "$log"
+    sed -nE 's/^left out: /php: /p' "$log" | while read -r line; do note_skipped "$line"; done
+    printf '   php: %s\n' "${counts:-did not run to its end}"
+    return "$status"
+}
+
 # Processes of our programs that nobody ended.
 leftovers() {
     local exe path found=''
@@ -204,7 +218,6 @@ if (COHORT_CACHE=$build/cache "$root/deploy/make-app.sh" "$build/probe-12" --lar
 else
     note_skipped "everything on Laravel 12: Composer could not fetch it ($(tail -n 1 "$logs/laravel-12.log"))"
 fi
-rm -rf "$build/probe-12"
 
 stage build build_all
 stage unit run_ctest plain "$build"
@@ -212,6 +225,8 @@ stage asan run_ctest asan "$build/asan"
 stage tsan run_ctest tsan "$build/tsan" -R '^worker/'
 stage fuzz run_ctest clang "$build/clang" -R "^fuzz/"
 [ -z "$full" ] || stage "fuzz long" run_fuzz_long
+stage php run_php
+rm -rf "$build/probe-12"
 stage quickstart run_quickstart
 if [ -n "$full" ]; then
     for round in 1 2 3; do
