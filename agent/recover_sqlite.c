@@ -13,7 +13,7 @@
 
 #include "agent/source_sqlite_impl.h"
 
-/* Workers were gone 1.2 ms after their agent when it was measured. */
+/* The kernel ends an agent's workers with it, but they may outlast its lock by a moment. */
 #define WORKERS_GONE_MS 20
 
 /* ---- who is dead ---- */

@@ -329,13 +329,14 @@ static int print_json(const struct doctor *doctor)
 int co_cmd_doctor(struct co_cli *cli)
 {
     struct doctor doctor = {.cli = cli};
+    int status = CO_EXIT_OK;
 
     ask_worker(&doctor);
     ask_php(&doctor);
     examine_php(&doctor);
     examine_agent(&doctor);
     if (cli->json) {
-        print_json(&doctor);
+        status = print_json(&doctor);
     } else {
         print_findings(&doctor);
     }
@@ -348,5 +349,5 @@ int co_cmd_doctor(struct co_cli *cli)
     free(doctor.worker);
     free(doctor.php);
     free(doctor.agent);
-    return doctor.n_attention > 0 ? CO_EXIT_FAILED : CO_EXIT_OK;
+    return status == CO_EXIT_OK && doctor.n_attention > 0 ? CO_EXIT_FAILED : status;
 }

@@ -389,7 +389,7 @@ bool co_bell_rings(struct co_bell *bell)
  * A newer version appends to the fixed part; an older one skips what it does not know. */
 
 #define JOB_FIXED 104u
-#define JOB_FIXED_LEAST 96u /* Before there were bookkeepers. */
+#define JOB_FIXED_LEAST 96u /* An older agent sends no cause. */
 #define END_FIXED 56u
 
 static uint8_t *put_ref(uint8_t *p, const struct co_job_ref *ref)

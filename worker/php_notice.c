@@ -2,6 +2,7 @@
 
 #include <Zend/zend_exceptions.h>
 #include <Zend/zend_fibers.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -88,9 +89,8 @@ static struct notice *notice_of(int number)
 }
 
 /* Only what is safe in a signal handler: atomics, getpid(), timer_settime(). */
-static void on_signal(int number)
+static void take_notice(struct notice *notice)
 {
-    struct notice *notice = notice_of(number);
     uint64_t ticket = worker.running;
 
     if (getpid() != worker.pid) {
@@ -110,6 +110,14 @@ static void on_signal(int number)
         notice->left -= notice->left > 0;
     }
     raise_interrupt();
+}
+
+static void on_signal(int number)
+{
+    int interrupted = errno; /* Of the code between its call and its look at errno. */
+
+    take_notice(notice_of(number));
+    errno = interrupted;
 }
 
 /* The ticket whose handler is to be called now; 0: none. From here on it is told. */

@@ -16,6 +16,8 @@ final class QueueDatabase
 
     private static ?self $shared = null;
     private static int $sharedPid = 0;
+    /** @var list<self> the connections of the processes this one was forked from, never closed here */
+    private static array $inherited = [];
 
     private ?\PDO $pdo = null;
     private int $depth = 0;
@@ -39,8 +41,8 @@ final class QueueDatabase
      */
     public static function shared(): self
     {
-        // A connection must not be used on both sides of a fork.
-        if (self::$shared === null || self::$sharedPid !== getmypid()) {
+        self::leaveInherited();
+        if (self::$shared === null) {
             self::$shared = self::named();
             self::$sharedPid = getmypid();
         }
@@ -50,6 +52,7 @@ final class QueueDatabase
     /** Close what dispatch() opened in this process, before it forks. */
     public static function closeShared(): void
     {
+        self::leaveInherited();
         self::$shared?->close();
         self::$shared = null;
     }
@@ -163,6 +166,15 @@ final class QueueDatabase
     public function close(): void
     {
         $this->pdo = null;
+    }
+
+    /** A connection must not be used on both sides of a fork, nor closed on the side that did not open it. */
+    private static function leaveInherited(): void
+    {
+        if (self::$shared !== null && self::$sharedPid !== getmypid()) {
+            self::$inherited[] = self::$shared;
+            self::$shared = null;
+        }
     }
 
     private static function named(): self
