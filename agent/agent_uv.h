@@ -62,6 +62,7 @@ struct co_stranger {
     pid_t pid;
     int exit_code;
     int signal;
+    co_ms at;
 };
 
 typedef void co_answer(struct co_agent *agent, void *context, bool ok, const char *json);
@@ -84,8 +85,7 @@ struct co_agent_zygote {
     pid_t pid; /* 0: none. */
     int control_fd;
     uint32_t pool;
-    uv_poll_t poll;
-    bool polling;
+    uv_poll_t *poll; /* Of its own: it outlives the zygote until the loop has closed it. */
     bool booted;
     bool retired; /* Replaced by a reload. */
     bool said_why;
@@ -277,6 +277,7 @@ void co_workers_settled(struct co_agent *agent, uint64_t ticket);
 bool co_workers_read(struct co_agent *agent); /* Rings; true when anything came. */
 bool co_workers_empty(struct co_agent *agent);
 void co_workers_scan(struct co_agent *agent); /* Slots, for begun tickets. */
+bool co_workers_knows(const struct co_agent *agent, pid_t pid); /* Is it a worker's? */
 void co_workers_reap(struct co_agent *agent);
 void co_workers_close(struct co_agent *agent);
 

@@ -7,7 +7,8 @@
 
 #include "agent/agent_uv.h"
 
-#define FORKS_A_TURN 8 /* Of the loop, of all pools. */
+#define STRANGER_LIMIT 10000 /* An older death was of another process with that pid. */
+#define FORKS_A_TURN 8       /* Of the loop, of all pools. */
 #define BOOTING_PER_CPU 2
 #define UNANSWERED_MAX 16 /* By a zygote; its socket holds more. */
 
@@ -242,7 +243,7 @@ void co_workers_forked(struct co_agent *agent, uint32_t index, uint32_t worker, 
     co_agent_step(agent);
     for (uint32_t i = 0; i < agent->n_strangers; i++) {
         struct co_stranger stranger = agent->strangers[i];
-        if (stranger.pid == pid) {
+        if (stranger.pid == pid && agent->now - stranger.at <= STRANGER_LIMIT) {
             agent->strangers[i] = agent->strangers[--agent->n_strangers];
             co_workers_exited(agent, index, worker, stranger.exit_code, stranger.signal);
             return;

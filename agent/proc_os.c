@@ -52,6 +52,9 @@ static int above(int fd)
 {
     int moved = fcntl(fd, F_DUPFD_CLOEXEC, 16);
 
+    if (moved < 0) {
+        return fd; /* Out of descriptors: the low one works as well, unless it is in the way. */
+    }
     close(fd);
     return moved;
 }
@@ -274,9 +277,14 @@ static int take_fd(struct msghdr *header)
 
     for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(header); cmsg != NULL;
          cmsg = CMSG_NXTHDR(header, cmsg)) {
-        if (cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS &&
-            cmsg->cmsg_len == CMSG_LEN(sizeof(int))) {
-            memcpy(&fd, CMSG_DATA(cmsg), sizeof(int));
+        size_t n = cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS
+                       ? (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int)
+                       : 0;
+        for (size_t i = 0; i < n; i++) { /* One is expected; more must not stay open. */
+            if (fd >= 0) {
+                close(fd);
+            }
+            memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof(int));
         }
     }
     return fd;
@@ -285,10 +293,15 @@ static int take_fd(struct msghdr *header)
 int co_proc_recv(int control_fd, struct co_zygote_msg *ret_msg, int *ret_fd, struct co_err *err)
 {
     static uint8_t buf[CO_ZYGOTE_MSG_MAX];
-    char space[CMSG_SPACE(sizeof(int))];
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
     struct iovec iov = {.iov_base = buf, .iov_len = sizeof buf};
-    struct msghdr header = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    struct msghdr header = {.msg_iov = &iov,
+                            .msg_iovlen = 1,
+                            .msg_control = control.space,
+                            .msg_controllen = sizeof control.space};
     ssize_t n = recvmsg(control_fd, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     int code;
 

@@ -36,6 +36,11 @@ void co_requests_ask(struct co_agent *agent, uint32_t pool, const char *name, co
                                    .answer = answer,
                                    .context = context};
             snprintf(ask->name, sizeof ask->name, "%s", name);
+            if (ask->body == NULL) {
+                *ask = (struct co_ask){0};
+                answer(agent, context, false, "{\"error\":\"out of memory\"}");
+                return;
+            }
             co_requests_send(agent);
             return;
         }
@@ -191,9 +196,13 @@ static void from_application(struct co_agent *agent, void *context, bool ok, con
     free(request);
 }
 
+static int find_pool(const struct co_agent *agent, const char *args);
+
 static void ask_application(struct co_agent *agent, const struct request *request, const char *op,
                             const char *args)
 {
+    int named = find_pool(agent, args);
+    uint32_t pool = named < 0 ? 0 : (uint32_t)named;
     struct request *kept = malloc(sizeof *kept);
 
     if (kept == NULL) {
@@ -207,7 +216,7 @@ static void ask_application(struct co_agent *agent, const struct request *reques
                          "{\"error\":\"the application has not booted; cohort status says why\"}");
         return;
     }
-    co_requests_ask(agent, 0, op, args, from_application, kept);
+    co_requests_ask(agent, pool, op, args, from_application, kept);
 }
 
 static void list_quarantine(struct co_agent *agent, const struct request *request)
@@ -257,25 +266,27 @@ static void change_quarantine(struct co_agent *agent, const struct request *requ
     for (uint32_t i = 0; i < agent->n_sources; i++) {
         const char *path = agent->sources[i].path;
         uint32_t listed = 0;
-        if (all) {
-            if (co_sqlite_quarantine_list(path, found, QUARANTINE_MAX, &listed, &err) < 0) {
+        do {
+            if (all && co_sqlite_quarantine_list(path, found, QUARANTINE_MAX, &listed, &err) < 0) {
                 answer_error(agent, request, "failed", err.msg);
                 return;
             }
             for (uint32_t k = 0; k < listed; k++) {
                 ids[k] = found[k].id;
             }
-            n = (int)listed;
-        }
-        for (int k = 0; k < n; k++) {
-            int code = retry ? co_sqlite_quarantine_retry(path, ids[k], &err)
-                             : co_sqlite_quarantine_forget(path, ids[k], &err);
-            if (code < 0 && code != CO_ENOTFOUND) {
-                answer_error(agent, request, "failed", err.msg);
-                return;
+            n = all ? (int)listed : n;
+            for (int k = 0; k < n; k++) {
+                int code = ids[k] < 0 ? CO_ENOTFOUND
+                           : retry    ? co_sqlite_quarantine_retry(path, ids[k], &err)
+                                      : co_sqlite_quarantine_forget(path, ids[k], &err);
+                if (code < 0 && code != CO_ENOTFOUND) {
+                    answer_error(agent, request, "failed", err.msg);
+                    return;
+                }
+                done += code == CO_OK;
+                ids[k] = code == CO_OK ? -1 : ids[k]; /* Found: no other file's is meant. */
             }
-            done += code == CO_OK;
-        }
+        } while (all && listed == QUARANTINE_MAX);
     }
     if (done == 0 && !all) {
         answer_error(agent, request, "not_found", "no quarantined job has that number");

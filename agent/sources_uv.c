@@ -330,26 +330,27 @@ static int open_source(struct co_agent *agent, uint32_t pool,
             add_table(source, &config, other);
         }
     }
-    uv_async_init(&agent->loop, &source->done, on_done);
-    source->done.data = source;
-    code = co_sqlite_open(&config, &source->sqlite, err);
-    if (code < 0) {
-        return code;
-    }
     source->turn = co_turn_new();
     if (source->turn == NULL) {
         return co_err_set(err, CO_ENOMEM, "no memory for a turn");
     }
+    code = co_sqlite_open(&config, &source->sqlite, err); /* It says nothing before a turn. */
+    if (code < 0) {
+        co_turn_free(&source->turn);
+        return code;
+    }
+    uv_async_init(&agent->loop, &source->done, on_done);
+    source->done.data = source;
     core.retry_after_s = shortest_lease(&config);
     agent->n_sources += 1;
     watch(agent, source);
     return co_core_add_source(&agent->core, &core, agent->now);
 }
 
-static int refuse(struct co_agent *agent, const struct co_app_info_connection *connection,
-                  const char *name, struct co_err *err)
+/* What the application says is foreign: a connection must be there, servable and complete. */
+static int check_connection(const struct co_app_info_connection *connection, const char *name,
+                            struct co_err *err)
 {
-    (void)agent;
     if (connection == NULL) {
         return co_err_set(err, CO_ECONFIG,
                           "the application has no queue connection \"%s\"; see its "
@@ -359,6 +360,11 @@ static int refuse(struct co_agent *agent, const struct co_app_info_connection *c
     if (connection->refused[0] != '\0') {
         return co_err_set(err, CO_ECONFIG, "queue connection \"%s\" cannot be served: %s", name,
                           connection->refused);
+    }
+    if (connection->database[0] != '/' || connection->table[0] == '\0') {
+        return co_err_set(err, CO_ECONFIG,
+                          "queue connection \"%s\" names no absolute database path or no table",
+                          name);
     }
     return CO_OK;
 }
@@ -370,7 +376,7 @@ static int serve_entry(struct co_agent *agent, uint32_t pool, const struct co_se
     const struct co_app_info_connection *connection =
         find_connection(&agent->pools[pool].info, entry->connection);
     uint32_t source, table;
-    int code = refuse(agent, connection, entry->connection, err);
+    int code = check_connection(connection, entry->connection, err);
 
     if (code < 0) {
         return code;
@@ -400,7 +406,7 @@ static int serve_pool(struct co_agent *agent, uint32_t index, struct co_err *err
     const struct co_app_info_connection *connection = find_connection(&pool->info, name);
     const char *own =
         connection != NULL && connection->queue[0] != '\0' ? connection->queue : "default";
-    int code = refuse(agent, connection, name, err);
+    int code = check_connection(connection, name, err);
 
     if (code == CO_OK) {
         code = co_serve_read(&pool->serve, pool->config->queue, name, own, err);
@@ -470,6 +476,7 @@ int co_sources_open(struct co_agent *agent, struct co_err *err)
 void co_sources_close(struct co_agent *agent)
 {
     for (uint32_t i = 0; i < agent->n_sources; i++) {
+        uv_close((uv_handle_t *)&agent->sources[i].done, NULL); /* A turn may still come back. */
         co_sqlite_free(&agent->sources[i].sqlite);
         co_turn_free(&agent->sources[i].turn);
     }

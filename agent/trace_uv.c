@@ -46,7 +46,8 @@ static void on_trace(uv_poll_t *poll, int status, int events)
     }
     trace->text[trace->used] = '\0';
     uv_poll_stop(poll);
-    trace->done(trace->agent, trace->context, trace->text);
+    trace->done(trace->agent, trace->context,
+                n > 0 ? "the stack is too long to be shown" : trace->text);
     uv_close((uv_handle_t *)poll, trace_closed);
 }
 

@@ -20,12 +20,13 @@
 /* What the pool says, else its workers' part of what the pod may use beyond agent and zygote. */
 static uint64_t memory_limit(const struct co_agent *agent, const struct co_agent_pool *pool)
 {
-    uint64_t base = co_proc_rss(getpid());
+    uint64_t base;
     uint32_t workers = 0;
 
     if (pool->config->memory_bytes > 0 || agent->cgroup.memory_bytes == 0) {
         return pool->config->memory_bytes;
     }
+    base = co_proc_rss(getpid());
     for (uint32_t i = 0; i < agent->n_pools; i++) {
         workers += agent->config.pools[i].workers;
         for (int z = 0; z < 2; z++) {
@@ -44,7 +45,7 @@ static void check_worker(struct co_agent *agent, uint32_t index, uint32_t worker
     char now[32], most[32];
 
     agent->pools[index].rss[worker] = rss;
-    if (rss <= limit || w->state == CO_WORKER_DRAINING) {
+    if (limit == 0 || rss <= limit || w->state == CO_WORKER_DRAINING) {
         return;
     }
     snprintf(now, sizeof now, "%llu", (unsigned long long)rss);
@@ -65,7 +66,7 @@ static void on_memory(uv_timer_t *timer)
 
     for (uint32_t i = 0; i < agent->n_pools; i++) {
         uint64_t limit = memory_limit(agent, &agent->pools[i]);
-        for (uint32_t w = 0; limit > 0 && w < CO_WORKERS_MAX; w++) {
+        for (uint32_t w = 0; w < CO_WORKERS_MAX; w++) {
             if (agent->core.pools[i].pool.workers[w].present) {
                 check_worker(agent, i, w, limit);
             }

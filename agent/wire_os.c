@@ -1,5 +1,6 @@
 #include "agent/wire_os.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -31,9 +32,11 @@ static int map_new(const char *path, size_t size, void **ret_map, struct co_err 
         return co_err_sys(err, code, "reserve %zu bytes for %s", size, path);
     }
     map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    code = errno;
     close(fd);
     if (map == MAP_FAILED) {
-        return co_err_sys(err, errno, "map %s", path);
+        unlink(path);
+        return co_err_sys(err, code, "map %s", path);
     }
     *ret_map = map;
     return CO_OK;
@@ -62,6 +65,30 @@ int co_link_open(const char *path, uint64_t agent_id, const char *pool, uint32_t
     return CO_OK;
 }
 
+/* What was too long for the ring and is not wanted any more: WIRE.i<ticket>, WIRE.o<ticket>. */
+static void remove_overflows(const char *wire)
+{
+    char dir[CO_PATH_SIZE];
+    char *name;
+    size_t size;
+    struct dirent *entry;
+    DIR *handle;
+
+    snprintf(dir, sizeof dir, "%s", wire);
+    name = strrchr(dir, '/');
+    *name++ = '\0';
+    size = strlen(name);
+    handle = opendir(dir);
+    while (handle != NULL && (entry = readdir(handle)) != NULL) {
+        if (strncmp(entry->d_name, name, size) == 0 && entry->d_name[size] == '.') {
+            unlinkat(dirfd(handle), entry->d_name, 0);
+        }
+    }
+    if (handle != NULL) {
+        closedir(handle);
+    }
+}
+
 void co_link_free(struct co_link **link)
 {
     if (*link == NULL) {
@@ -69,6 +96,9 @@ void co_link_free(struct co_link **link)
     }
     munmap((*link)->wire, sizeof *(*link)->wire);
     unlink((*link)->path);
+    if ((*link)->overflowed) {
+        remove_overflows((*link)->path);
+    }
     free(*link);
     *link = NULL;
 }
@@ -157,6 +187,7 @@ int co_link_send(struct co_link *link, const struct co_record *record, const voi
     int code;
 
     if (long_part != NULL) {
+        link->overflowed = true;
         snprintf(path, sizeof path, "%s.i%llu", link->path, (unsigned long long)record->ticket);
         code = write_overflow(path, long_part, long_size, err);
         if (code < 0) {

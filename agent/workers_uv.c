@@ -262,6 +262,9 @@ static void on_ready(struct co_agent *agent, uint32_t index, uint32_t worker)
 {
     struct co_agent_pool *pool = &agent->pools[index];
 
+    if (agent->core.pools[index].pool.workers[worker].state != CO_WORKER_BOOTING) {
+        return; /* Said once is enough. */
+    }
     pool->boot_error[0] = '\0';
     pool->booted_once = true;
     post_worker(agent, CO_EVENT_READY, index, worker);
@@ -317,6 +320,8 @@ static bool read_link(struct co_agent *agent, uint32_t index, uint32_t worker)
 
     while (link != NULL && !link->broken && (code = co_link_read(link, buf, &record)) == 1) {
         on_record(agent, index, worker, link, &record);
+        co_agent_step(agent); /* One by one: what a worker floods us with must not gather. */
+        link = agent->pools[index].links[worker];
         any = true;
     }
     if (code < 0 && link != NULL && !link->broken) {
@@ -478,6 +483,13 @@ static bool find_worker(const struct co_agent *agent, pid_t pid, uint32_t *ret_p
     return false;
 }
 
+bool co_workers_knows(const struct co_agent *agent, pid_t pid)
+{
+    uint32_t pool, worker;
+
+    return pid > 0 && find_worker(agent, pid, &pool, &worker);
+}
+
 static bool find_zygote(const struct co_agent *agent, pid_t pid, uint32_t *ret_pool)
 {
     for (uint32_t i = 0; i < agent->n_pools; i++) {
@@ -489,15 +501,33 @@ static bool find_zygote(const struct co_agent *agent, pid_t pid, uint32_t *ret_p
     return false;
 }
 
+/* Is a zygote still to say which pid a fork of it has? */
+static bool awaits_pid(const struct co_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->n_pools; i++) {
+        for (uint32_t w = 0; w < CO_PLACES_MAX; w++) {
+            const struct co_pool_worker *worker = &agent->core.pools[i].pool.workers[w];
+            if (worker->present && worker->pid == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static void keep_stranger(struct co_agent *agent, pid_t pid, int exit_code, int signal)
 {
+    if (!awaits_pid(agent)) { /* An orphan of a job; its pid may come again. */
+        agent->n_strangers = 0;
+        return;
+    }
     if (agent->n_strangers == CO_STRANGERS_MAX) { /* Orphans of jobs: the oldest is no worker. */
         memmove(agent->strangers, agent->strangers + 1,
                 (CO_STRANGERS_MAX - 1) * sizeof agent->strangers[0]);
         agent->n_strangers -= 1;
     }
-    agent->strangers[agent->n_strangers++] =
-        (struct co_stranger){.pid = pid, .exit_code = exit_code, .signal = signal};
+    agent->strangers[agent->n_strangers++] = (struct co_stranger){
+        .pid = pid, .exit_code = exit_code, .signal = signal, .at = agent->now};
 }
 
 void co_workers_reap(struct co_agent *agent)

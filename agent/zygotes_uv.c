@@ -10,11 +10,17 @@
 #define SET_MAX 20
 #define FORK_LIMIT 10000 /* A zygote that does not answer for so long hangs. */
 
+static void poll_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
 static void control_close(struct co_agent_zygote *zygote)
 {
-    if (zygote->polling) {
-        uv_poll_stop(&zygote->poll);
-        zygote->polling = false;
+    if (zygote->poll != NULL) {
+        uv_poll_stop(zygote->poll);
+        uv_close((uv_handle_t *)zygote->poll, poll_closed);
+        zygote->poll = NULL;
     }
     if (zygote->control_fd >= 0) {
         close(zygote->control_fd);
@@ -82,6 +88,9 @@ static void booted(struct co_agent *agent, uint32_t index, struct co_agent_zygot
     struct co_agent_zygote *old = co_zygotes_current(pool);
     struct co_err err;
 
+    if (zygote->booted) {
+        return; /* Said once is enough. */
+    }
     if (must_boot_after_fork(agent, index, msg)) {
         co_proc_kill(zygote->pid); /* Its end starts the next one. */
         return;
@@ -108,7 +117,8 @@ static bool plausible(const struct co_agent *agent, uint32_t pool, const struct 
     if (msg->type != CO_ZYGOTE_FORKED && msg->type != CO_ZYGOTE_FORK_FAILED) {
         return true;
     }
-    return msg->worker < CO_PLACES_MAX && workers[msg->worker].present &&
+    return msg->worker < CO_PLACES_MAX && agent->pools[pool].links[msg->worker] != NULL &&
+           !co_workers_knows(agent, msg->pid) && workers[msg->worker].present &&
            workers[msg->worker].pid == 0 && (msg->type == CO_ZYGOTE_FORK_FAILED || msg->pid > 1);
 }
 
@@ -292,10 +302,13 @@ static int spawn_zygote(struct co_agent *agent, uint32_t index, struct co_err *e
         .pid = process.pid, .control_fd = process.control_fd, .pool = index, .started = agent->now};
     zygote->output = co_output_open(
         agent, index, CO_OUTPUT_ZYGOTE + (uint32_t)(zygote - pool->zygotes), process.output_fd);
-    uv_poll_init(&agent->loop, &zygote->poll, zygote->control_fd);
-    zygote->poll.data = zygote;
-    zygote->polling = true;
-    uv_poll_start(&zygote->poll, UV_READABLE, on_control);
+    zygote->poll = malloc(sizeof *zygote->poll);
+    if (zygote->poll == NULL) {
+        abort(); /* Nothing could be told of this zygote. */
+    }
+    uv_poll_init(&agent->loop, zygote->poll, zygote->control_fd);
+    zygote->poll->data = zygote;
+    uv_poll_start(zygote->poll, UV_READABLE, on_control);
     return CO_OK;
 }
 
