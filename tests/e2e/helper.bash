@@ -241,6 +241,15 @@ start_pool() {
     wait_ready
 }
 
+# The newest child of the agent that holds a socket: workers have none.
+zygote_pid() {
+    local pid newest=''
+    for pid in $(cat "/proc/$AGENT/task/$AGENT/children"); do
+        ! find "/proc/$pid/fd" -lname 'socket:*' 2>/dev/null | grep -q . || newest=$pid
+    done
+    echo "$newest"
+}
+
 metric() { curl -s -m 5 "http://$HTTP/metrics" | awk -v name="$1" 'index($0, name " ") == 1 { print $2 }'; }
 exits() { metric "cohort_worker_exits_total{pool=\"jobs\",reason=\"$1\"}"; }
 exits_is() { [ "$(exits "$1")" = "$2" ]; }

@@ -608,15 +608,6 @@ PHP
     stop_agent
 }
 
-# The newest child of the agent that holds a socket: workers have none.
-zygote_pid() {
-    local pid newest=''
-    for pid in $(cat "/proc/$AGENT/task/$AGENT/children"); do
-        ! find "/proc/$pid/fd" -lname 'socket:*' 2>/dev/null | grep -q . || newest=$pid
-    done
-    echo "$newest"
-}
-
 # ---- memory cgroups
 
 # memory_group BYTES: a memory cgroup with that limit, its directory in GROUP; else the test is skipped.
@@ -688,14 +679,13 @@ leave_group() {
 
 # ---- what the operator sees
 
-@test "failed() that ends its bookkeeper three times: the job is put aside, the next ones run" {
+@test "failed() that ends its bookkeeper is called once: another one records it, the next jobs run" {
     app_php <<<'dispatch(probe("a", ["segfault"], ["whenFailed" => "exit:9"])); dispatch(probe("b"));'
     one_pool
     wait_for 10 ended b
-    quarantined() { [ "$(cohort status --json | jq '[.sources[].quarantined] | add')" = 1 ]; }
-    wait_for 20 quarantined
-    is "$(attempts a) $(count failed a) $(jobs_failed) $(jobs_left)" "1 3 0 0"
-    is "$(cohort failed list --quarantined --json | jq '.jobs | length')" 1
+    wait_for 20 failed_is 1
+    wait_for 5 settled
+    is "$(attempts a) $(count failed a)" "1 1"
     wait_for 5 at_rest 1
     closed
     stop_agent
