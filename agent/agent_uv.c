@@ -196,10 +196,10 @@ static void step_one(struct co_agent *agent, struct co_event *event)
     if (event->type == CO_EVENT_EXITED) {
         log_exit(agent, event);
     }
-    if (event->type == CO_EVENT_ENDED && agent->core.circuit_closed) {
+    if (agent->core.circuit_closed) {
         agent->core.circuit_closed = false;
         co_agent_log(agent, CO_LOG_INFO, CO_FIELDS("pool", agent->pools[event->pool].config->name),
-                     "circuit closed: the probe has completed a job");
+                     "circuit closed: the probe has completed a job, or lived without one");
     }
     if (event->type == CO_EVENT_TURN) {
         co_turn_reset(event->turn); /* The core has what it needs; an action may fill it anew. */
@@ -438,6 +438,7 @@ static void view_queues(struct co_agent *agent, struct co_view *view)
         PUT(view->queues[i].connection,
             co_sources_table(agent, queue->source, queue->table)->connection);
         PUT(view->queues[i].pool, agent->pools[queue->pool].config->name);
+        PUT(view->queues[i].held_why, agent->held_why[i]);
     }
     for (uint32_t i = 0; i < agent->n_sources; i++) {
         for (uint32_t d = 0; d < agent->sources[i].n_depths; d++) {
@@ -494,7 +495,8 @@ static int lock_directories(struct co_agent *agent, struct co_err *err)
     for (int i = 0; i < 2; i++) {
         int code = co_proc_mkdir(dirs[i], err);
         if (code < 0) {
-            return code;
+            return co_err_wrap(err, i == 0 ? "no run directory (--run-dir names another)"
+                                           : "no state directory (--state-dir names another)");
         }
         if (i == 1 && strcmp(dirs[0], dirs[1]) == 0) {
             return CO_OK;
@@ -598,7 +600,8 @@ int co_agent_run(struct co_agent *agent, const struct co_config *config)
         return code == CO_ECONFIG ? 2 : 1;
     }
     snprintf(workers, sizeof workers, "%u", config->pools[0].workers);
-    co_agent_log(agent, CO_LOG_INFO, CO_FIELDS("http", config->http, "run_dir", config->run_dir, "workers", workers),
+    co_agent_log(agent, CO_LOG_INFO,
+                 CO_FIELDS("http", config->http, "run_dir", config->run_dir, "workers", workers),
                  "cohortd %s started", CO_AGENT_VERSION);
     tick(agent);
     while (!agent->leaving) {

@@ -175,6 +175,7 @@ struct co_agent {
     uv_timer_t lag_timer, memory_timer, second_timer;
     co_ms lag_due;
     bool told_held[CO_QUEUES_MAX];
+    char held_why[CO_QUEUES_MAX][CO_VIEW_WHY_SIZE]; /* "" = not held. */
     uint32_t forks_left; /* In this turn of the loop. */
     uv_prepare_t prepare;
     uv_check_t check;

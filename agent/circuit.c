@@ -106,6 +106,25 @@ bool co_circuit_death(struct co_circuit *circuit, uint32_t worker, enum co_exit_
     return false;
 }
 
+/* What was counted has been answered. */
+static void close_circuit(struct co_circuit *circuit, co_ms now)
+{
+    uint64_t opened = circuit->opened;
+
+    co_circuit_init(circuit, circuit->seed, now);
+    circuit->opened = opened;
+}
+
+bool co_circuit_survived(struct co_circuit *circuit, uint32_t worker, co_ms idle_ms, co_ms now)
+{
+    if (circuit->state != CO_CIRCUIT_PROBING || circuit->probe != worker ||
+        idle_ms < CO_CIRCUIT_SURVIVED) {
+        return false;
+    }
+    close_circuit(circuit, now);
+    return true;
+}
+
 bool co_circuit_completed(struct co_circuit *circuit, uint32_t worker, co_ms now)
 {
     advance(circuit, now);
@@ -113,9 +132,7 @@ bool co_circuit_completed(struct co_circuit *circuit, uint32_t worker, co_ms now
     if (circuit->state != CO_CIRCUIT_PROBING || circuit->probe != worker) {
         return false;
     }
-    uint64_t opened = circuit->opened;
-    co_circuit_init(circuit, circuit->seed, now); /* What was counted has been answered. */
-    circuit->opened = opened;
+    close_circuit(circuit, now);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* The circuit of a pool: stops new forks when workers die for reasons that are not a job's.
  *
  *     closed ──deaths──► open ──probe's time──► probing ──a probe's job completes──► closed
- *                          ▲                       │
+ *                          ▲                       │         (or 10 s idle and alive)
  *                          └── the probe dies ─────┘ (waits twice as long)
  *
  * It opens when the counted deaths of the last 60 s are at least max(5, half the running workers)
@@ -23,6 +23,7 @@
 #define CO_CIRCUIT_DEATHS_MIN 5
 #define CO_CIRCUIT_PROBE_MIN 1000
 #define CO_CIRCUIT_PROBE_MAX 60000
+#define CO_CIRCUIT_SURVIVED 10000
 
 enum co_circuit_state {
     CO_CIRCUIT_CLOSED = 0,
@@ -53,6 +54,10 @@ bool co_circuit_death(struct co_circuit *circuit, uint32_t worker, enum co_exit_
 
 /* A worker completed a job. Returns true when that closed it. */
 bool co_circuit_completed(struct co_circuit *circuit, uint32_t worker, co_ms now);
+
+/* The worker has been idle for idle_ms, with nothing to do. A probe that lives so long closes it as
+ * well: there may be no job left that could. Returns true then. */
+bool co_circuit_survived(struct co_circuit *circuit, uint32_t worker, co_ms idle_ms, co_ms now);
 
 /* May a worker be forked now? In PROBING the probe is out already. */
 bool co_circuit_allows(const struct co_circuit *circuit, co_ms now);

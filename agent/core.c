@@ -165,7 +165,7 @@ void co_core_step(struct co_core *core, const struct co_event *event, struct co_
         co_core_step_memory(core, event, ret_update);
         break;
     case CO_EVENT_AGE:
-        co_pool_age(pool, event->now);
+        core->circuit_closed = co_pool_age(pool, event->now);
         break;
     case CO_EVENT_RELOAD:
         co_pool_reload(pool, event->now);

@@ -114,7 +114,7 @@ struct co_core {
     bool drain_fast;
     bool drained;
     co_ms drain_at;
-    bool circuit_opened, circuit_closed; /* By the last EXITED, by the last ENDED. */
+    bool circuit_opened, circuit_closed; /* By the last EXITED; by the last ENDED or AGE. */
     char *orphan_text;                   /* Of the last EXITED: nobody took it, free it. */
     enum co_exit_reason last_exit;       /* Reason of the worker of the last EXITED event. */
     uint32_t index[CO_TICKETS_MAX * 2];  /* Tickets by job, rebuilt where it is needed. */

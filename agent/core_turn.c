@@ -265,6 +265,11 @@ void co_core_step_turn(struct co_core *core, const struct co_event *event, struc
         beaten(core, event->source, turn);
     }
     admitted(core, turn, event->now);
+    for (uint32_t i = 0; turn->depths && i < core->tickets.n_queues; i++) {
+        if (core->tickets.queues[i].source == event->source) {
+            core->tickets.queues[i].depth = (struct co_turn_depth){0}; /* Unless it has rows. */
+        }
+    }
     for (uint32_t i = 0; i < turn->n_depths; i++) {
         int queue = co_tickets_find_queue(&core->tickets, event->source, turn->depth[i].table,
                                           turn->depth[i].name);

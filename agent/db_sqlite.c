@@ -79,6 +79,7 @@ static const char *const db_sql[CO_DB_STMTS] = {
         " ON CONFLICT DO UPDATE SET crashes=crashes+1",
     [CO_STMT_CRASH_GET] = "SELECT crashes FROM cohort_losses WHERE job=?1 AND tbl=?2",
     [CO_STMT_LOSS_DROP] = "DELETE FROM cohort_losses WHERE job=?1 AND tbl=?2",
+    [CO_STMT_QUARANTINED] = "SELECT count(*) FROM cohort_quarantine",
     [CO_STMT_LOSS_ANY] = "SELECT 1 FROM cohort_losses LIMIT 1",
     [CO_STMT_AGENT_PUT] =
         "INSERT OR REPLACE INTO cohort_agents(agent, run_dir, since)"

@@ -81,8 +81,25 @@ static int read_all(struct co_db *db, struct co_turn *turn, struct co_err *err)
     return 0;
 }
 
+static int read_quarantine(struct co_db *db, struct co_turn *turn, struct co_err *err)
+{
+    sqlite3_stmt *row = co_db_stmt(db, CO_STMT_QUARANTINED, err);
+    int code = co_db_step(db, row, err, "");
+
+    if (code > 0) {
+        turn->quarantined = (uint64_t)sqlite3_column_int64(row, 0);
+        sqlite3_reset(row);
+    }
+    return code < 0 ? code : 0;
+}
+
 int co_depth_read(struct co_db *db, struct co_turn *turn, struct co_err *err)
 {
+    int code = read_quarantine(db, turn, err);
+
+    if (code < 0) {
+        return code;
+    }
     if (!db->depths_good || db->depths_until <= db->now) {
         return read_all(db, turn, err);
     }

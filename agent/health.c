@@ -5,7 +5,7 @@
 
 bool co_health_circuit_closed(const struct co_view_pool *pool)
 {
-    return pool->circuit[0] == '\0' || strcmp(pool->circuit, "closed") == 0;
+    return strcmp(pool->circuit, "open") != 0; /* A probe that is out may work. */
 }
 
 /* It has booted, and what died since is being replaced at this moment. */

@@ -26,7 +26,7 @@ static const char help[] =
     "  --queue LIST          queues in strict order: high,default; also connection:queue, "
     "tenant-*\n"
     "  --connection NAME     the queue connection (default: the application's)\n"
-    "  --tries N  --timeout T  --backoff T  --memory M  --force\n"
+    "  --tries N  --timeout T  --backoff T  --memory MIB  --force\n"
     "  --workers N|auto      how many workers (auto: the CPUs this pod may use)\n"
     "  --claim N|auto        how many jobs to hold ahead\n"
     "  --max-payload SIZE  --kill-grace T  --on-lost retry|fail  --drain-deadline T\n"
@@ -298,7 +298,7 @@ int main(int argc, char **argv)
         return err.code == CO_EIO || err.code == CO_ENOMEM ? 1 : 2;
     }
     if (command.check) {
-        puts("configuration ok");
+        puts("options and files are ok; what the application itself says is seen at start");
         return 0;
     }
     set_workers(&config);

@@ -374,7 +374,7 @@ static void retire(struct co_pool *pool, uint32_t worker, enum co_exit_reason re
     }
 }
 
-void co_pool_age(struct co_pool *pool, co_ms now)
+bool co_pool_age(struct co_pool *pool, co_ms now)
 {
     for (uint32_t i = 0; pool->limits.max_time > 0 && i < CO_WORKERS_MAX; i++) {
         const struct co_pool_worker *w = &pool->workers[i];
@@ -382,6 +382,9 @@ void co_pool_age(struct co_pool *pool, co_ms now)
             retire(pool, i, CO_EXIT_RECYCLED_TIME);
         }
     }
+    return pool->workers[pool->circuit.probe].state == CO_WORKER_IDLE &&
+           co_circuit_survived(&pool->circuit, pool->circuit.probe,
+                               now - pool->workers[pool->circuit.probe].since, now);
 }
 
 static void retire_generations(struct co_pool *pool)

@@ -114,8 +114,9 @@ void co_pool_busy(struct co_pool *pool, uint32_t worker, uint64_t ticket, co_ms 
 bool co_pool_ended(struct co_pool *pool, uint32_t worker, enum co_outcome outcome, bool over_memory,
                    co_ms now);
 
-/* Look at age limits; called now and then. */
-void co_pool_age(struct co_pool *pool, co_ms now);
+/* Look at age limits, and at a probe that lives without work; called now and then. Returns true
+ * when that closed the circuit. */
+bool co_pool_age(struct co_pool *pool, co_ms now);
 
 /* Replace every worker by one of a new generation, if that boots. */
 void co_pool_reload(struct co_pool *pool, co_ms now);

@@ -129,7 +129,8 @@ void co_source_done(struct co_source *source, const struct co_turn *turn, co_ms 
     source->retry_at = 0;
     source->last_good = now;
     source->turns += 1;
-    source->quarantined += turn->n_quarantined;
+    source->quarantined =
+        turn->depths ? turn->quarantined : source->quarantined + turn->n_quarantined;
     source->held = turn->total_held;
     source->turn_ms = source->turn_ms * 0.8 + (double)(now - source->submitted_at) * 0.2;
     co_hist_add(&source->turn_time, turn->took_us);

@@ -127,6 +127,7 @@ struct co_turn {
     } beats[CO_TURN_CLAIMS_MAX + CO_WORKERS_MAX];
     co_unix next_due;       /* The earliest available_at still to come, over all wants; 0 none. */
     uint32_t n_quarantined; /* Payloads put aside in this turn. */
+    uint64_t quarantined;   /* After depths: how many lie in quarantine. */
     char quarantined_why[CO_TURN_TEXT_SIZE];
     uint32_t n_recovered_settled; /* recover: outcomes found in a dead agent's wires. */
     uint32_t n_recovered_lost;    /* recover: begun without outcome. */

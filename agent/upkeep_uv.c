@@ -86,16 +86,17 @@ bool co_upkeep_oom_killed(struct co_agent *agent)
 
 /* ---- pauses, maintenance, restart ---- */
 
-static bool paused_here(const struct co_agent *agent, const char *connection, const char *queue)
+static const struct co_state_pause *paused_here(const struct co_agent *agent,
+                                                const char *connection, const char *queue)
 {
     for (uint32_t i = 0; i < agent->n_pauses; i++) {
         const struct co_state_pause *pause = &agent->pauses[i];
         if ((pause->queue[0] == '\0' || strcmp(pause->queue, queue) == 0) &&
             (pause->connection[0] == '\0' || strcmp(pause->connection, connection) == 0)) {
-            return true;
+            return pause;
         }
     }
-    return false;
+    return NULL;
 }
 
 static bool paused_there(const struct co_agent_pool *pool, const char *connection,
@@ -134,14 +135,21 @@ static void hold_queue(struct co_agent *agent, uint32_t index, bool hold)
     const struct co_queue *queue = &agent->core.tickets.queues[index];
     const struct co_agent_pool *pool = &agent->pools[queue->pool];
     const char *connection = co_sources_table(agent, queue->source, queue->table)->connection;
-    const char *reason =
-        pool->switches.down && !pool->config->force ? "maintenance mode"
-        : paused_here(agent, connection, queue->name) || paused_there(pool, connection, queue->name)
-            ? "paused"
-            : NULL;
-    bool held = reason != NULL || unheard(pool);
+    const struct co_state_pause *pause = paused_here(agent, connection, queue->name);
+    char *why = agent->held_why[index];
+    bool held;
 
-    tell_hold(agent, index, reason);
+    why[0] = '\0';
+    if (pool->switches.down && !pool->config->force) {
+        snprintf(why, CO_VIEW_WHY_SIZE, "the application is in maintenance mode (artisan up)");
+    } else if (pause != NULL) {
+        snprintf(why, CO_VIEW_WHY_SIZE, "paused by %.40s: %.80s (cohort resume)", pause->by,
+                 pause->reason);
+    } else if (paused_there(pool, connection, queue->name)) {
+        snprintf(why, CO_VIEW_WHY_SIZE, "paused in the application (queue:continue)");
+    }
+    held = why[0] != '\0' || unheard(pool);
+    tell_hold(agent, index, why[0] != '\0' ? why : NULL);
     if (held != queue->held && held == hold) {
         co_agent_post(agent, &(struct co_event){.type = CO_EVENT_HOLD, .queue = index, .ok = held});
     }

@@ -436,13 +436,14 @@ void co_workers_exited(struct co_agent *agent, uint32_t index, uint32_t worker, 
     struct co_agent_pool *pool = &agent->pools[index];
     struct co_link *link = pool->links[worker];
     struct co_pool_worker *w = &agent->core.pools[index].pool.workers[worker];
-    struct co_event event = {.type = CO_EVENT_EXITED,
-                             .pool = index,
-                             .worker = worker,
-                             .exit_code = exit_code,
-                             .signal = signal,
-                             .wall_ms = co_agent_wall_ms(),
-                             .by_oom = signal == SIGKILL && co_upkeep_oom_killed(agent)};
+    struct co_event event = {
+        .type = CO_EVENT_EXITED,
+        .pool = index,
+        .worker = worker,
+        .exit_code = exit_code,
+        .signal = signal,
+        .wall_ms = co_agent_wall_ms(),
+        .by_oom = signal == SIGKILL && !w->has_reason && co_upkeep_oom_killed(agent)};
     char text[CO_TEXT_SIZE];
 
     co_workers_fork_cancel(agent, index, worker); /* Its zygote died before it was asked. */

@@ -9,7 +9,7 @@
 #include "proto/control.h"
 
 #define WATCH_S 1
-#define CLEAR "\033[H\033[2J\033[3J"
+#define CLEAR "\033[H\033[2J"
 
 static int show(const struct co_cli *cli, bool workers,
                 void (*page)(struct co_text *text, const struct co_view *view))

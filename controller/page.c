@@ -189,9 +189,11 @@ static void write_held(struct co_text *text, const struct co_view *view)
             co_table_foreign(text, queue->name);
             co_table_put(text, ": ");
             co_table_style(text, CO_STYLE_WARN, "held");
-            co_table_put(text,
-                         ", nothing of it is begun: it is paused (cohort resume, or "
-                         "queue:continue), or the application is down (artisan up)\n");
+            co_table_put(text, ": ");
+            co_table_foreign(text, queue->held_why[0] != '\0'
+                                       ? queue->held_why
+                                       : "the application has not said yet whether it is paused");
+            co_table_put(text, "\n");
         }
     }
 }

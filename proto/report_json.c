@@ -72,6 +72,13 @@ static void add_notes(json_t *root, const struct co_view *view)
     if (!view->ready) {
         json_array_append_new(notes, co_text_json(view->why));
     }
+    for (uint32_t i = 0; i < view->n_pools; i++) {
+        if (view->pools[i].boot_error[0] != '\0') {
+            json_array_append_new(
+                notes, json_sprintf("the last boot of pool %s failed: %s", view->pools[i].name,
+                                    view->pools[i].boot_error));
+        }
+    }
     for (uint32_t i = 0; i < view->n_sources; i++) {
         if (view->sources[i].quarantined > 0) {
             json_array_append_new(notes,

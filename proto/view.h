@@ -14,6 +14,7 @@
 #define CO_VIEW_SCHEMA 1
 #define CO_VIEW_QUEUES_MAX 256
 #define CO_VIEW_SOURCES_MAX 8
+#define CO_VIEW_WHY_SIZE 160
 #define CO_HIST_BUCKETS 20
 
 /* Why a worker ended: a closed list. */
@@ -134,6 +135,7 @@ struct co_view_queue {
     uint64_t foreign; /* Reserved by others: stock workers, other agents. */
     double oldest_s;  /* Age of the oldest ready job. */
     bool held; /* Paused, or the application is in maintenance. */
+    char held_why[CO_VIEW_WHY_SIZE]; /* By whom and why, as far as it is known. */
     uint64_t done, failed, released, crashed, lost, declined, timeouts;
 };
 

@@ -105,6 +105,7 @@ static const struct member queue_members[] = {
     MEMBER(co_view_queue, foreign, KIND_U64, "foreign"),
     MEMBER(co_view_queue, oldest_s, KIND_DOUBLE, "oldest_s"),
     MEMBER(co_view_queue, held, KIND_BOOL, "held"),
+    MEMBER(co_view_queue, held_why, KIND_TEXT, "held_why"),
     MEMBER(co_view_queue, done, KIND_U64, "done"),
     MEMBER(co_view_queue, failed, KIND_U64, "failed"),
     MEMBER(co_view_queue, released, KIND_U64, "released"),

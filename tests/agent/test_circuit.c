@@ -97,6 +97,20 @@ static void a_probe_goes_out_and_closes_it_with_a_job(void **state)
     assert_int_equal(deaths(&circuit, CO_EXIT_CRASH, 2, 4, due + 30), 0);
 }
 
+static void a_probe_that_lives_without_work_closes_it_too(void **state)
+{
+    struct co_circuit circuit;
+    (void)state;
+    co_circuit_init(&circuit, 7, 0);
+    deaths(&circuit, CO_EXIT_CRASH, 2, 5, 100);
+    co_circuit_forked(&circuit, 3);
+    assert_false(co_circuit_survived(&circuit, 3, 9999, 12000));
+    assert_false(co_circuit_survived(&circuit, 2, 20000, 22000)); /* Not the probe. */
+    assert_true(co_circuit_survived(&circuit, 3, 10000, 12001));
+    assert_int_equal(circuit.state, CO_CIRCUIT_CLOSED);
+    assert_int_equal(circuit.opened, 1);
+}
+
 static void probes_that_die_wait_twice_as_long_up_to_a_minute(void **state)
 {
     struct co_circuit circuit;
@@ -134,6 +148,7 @@ int main(void)
         cmocka_unit_test(crashes_and_memory_count_apart),
         cmocka_unit_test(deaths_older_than_a_minute_are_forgotten),
         cmocka_unit_test(a_probe_goes_out_and_closes_it_with_a_job),
+        cmocka_unit_test(a_probe_that_lives_without_work_closes_it_too),
         cmocka_unit_test(probes_that_die_wait_twice_as_long_up_to_a_minute),
         cmocka_unit_test(a_probe_that_timed_out_is_followed_at_once),
     };

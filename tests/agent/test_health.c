@@ -55,7 +55,7 @@ static void ready_needs_a_worker_a_closed_circuit_and_no_drain(void **state)
     strcpy(view->pools[0].circuit, "open");
     probe(view, 503, "the circuit is open");
     strcpy(view->pools[0].circuit, "probing");
-    probe(view, 503, "the circuit is open");
+    probe(view, 200, "ready");
     view->draining = true;
     probe(view, 503, "draining");
     view->draining = false;

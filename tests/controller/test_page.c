@@ -112,11 +112,12 @@ static void why_nothing_runs_is_said(void **state)
     f->view.pools[0].zygote_up = true;
     f->view.pools[0].bookkeeping = 1;
     f->view.queues[0].held = true;
+    strcpy(f->view.queues[0].held_why, "paused by eve: provider down (cohort resume)");
     f->view.queues[0].served = true;
     strcpy(f->view.queues[0].pool, "jobs");
     co_page_status(&f->text, &f->view);
     has(f, "mail   database    jobs  held       7");
-    has(f, "database:mail: held, nothing of it is begun: it is paused (cohort resume");
+    has(f, "database:mail: held: paused by eve: provider down (cohort resume)");
     has(f, "jobs: the circuit is open: too many workers died, so no new ones are started");
     has(f, "jobs: 1 job waits for a bookkeeper");
     has(f, "no such file (the one before serves on)\n");

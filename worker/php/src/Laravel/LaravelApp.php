@@ -117,6 +117,10 @@ final class LaravelApp implements CohortApplication
         defined('LARAVEL_START') || define('LARAVEL_START', microtime(true));
         $_SERVER['argv'] = ['artisan', 'queue:work'];
         $_SERVER['argc'] = 2;
+        // Set by PHP's own command line, missing in an embedded one; Symfony's console asks for them.
+        foreach (['PHP_SELF', 'SCRIPT_NAME', 'SCRIPT_FILENAME', 'PATH_TRANSLATED'] as $name) {
+            $_SERVER[$name] ??= 'artisan';
+        }
         if (PHP_SAPI !== 'cli') {
             putenv('APP_RUNNING_IN_CONSOLE=true');
             $_ENV['APP_RUNNING_IN_CONSOLE'] = $_SERVER['APP_RUNNING_IN_CONSOLE'] = 'true';
