@@ -176,7 +176,7 @@ struct co_agent {
     co_ms lag_due;
     bool told_held[CO_QUEUES_MAX];
     char held_why[CO_QUEUES_MAX][CO_VIEW_WHY_SIZE]; /* "" = not held. */
-    uint32_t forks_left; /* In this turn of the loop. */
+    uint32_t forks_left;                            /* In this turn of the loop. */
     uv_prepare_t prepare;
     uv_check_t check;
     uv_poll_t wake_poll;
@@ -277,7 +277,7 @@ void co_workers_kill(struct co_agent *agent, uint32_t pool, uint32_t worker);
 void co_workers_settled(struct co_agent *agent, uint64_t ticket);
 bool co_workers_read(struct co_agent *agent); /* Rings; true when anything came. */
 bool co_workers_empty(struct co_agent *agent);
-void co_workers_scan(struct co_agent *agent); /* Slots, for begun tickets. */
+void co_workers_scan(struct co_agent *agent);                   /* Slots, for begun tickets. */
 bool co_workers_knows(const struct co_agent *agent, pid_t pid); /* Is it a worker's? */
 void co_workers_reap(struct co_agent *agent);
 void co_workers_close(struct co_agent *agent);

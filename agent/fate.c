@@ -5,8 +5,7 @@ co_ms co_fate_timeout(const struct co_payload_facts *facts, const struct co_job_
     return facts->timeout_s >= 0 ? (co_ms)facts->timeout_s * 1000 : options->timeout;
 }
 
-static uint32_t tries_of(const struct co_payload_facts *facts,
-                         const struct co_job_options *options)
+static uint32_t tries_of(const struct co_payload_facts *facts, const struct co_job_options *options)
 {
     return facts->max_tries >= 0 ? (uint32_t)facts->max_tries : options->tries;
 }

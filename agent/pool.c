@@ -521,8 +521,6 @@ static bool went_as_ordered(const struct co_pool_worker *w, int signal, bool by_
     return w->sealed || w->ticket == 0 || signal == 9;
 }
 
-/* The place is free again. A service that died by itself is not begun again at once: it may die
- * at each start. */
 /* A control worker that never boots is tried again less and less often. */
 static co_ms service_wait(struct co_pool *pool, uint32_t worker)
 {
@@ -540,6 +538,8 @@ static co_ms service_wait(struct co_pool *pool, uint32_t worker)
     return wait < CO_POOL_BACKOFF_MAX ? wait : CO_POOL_BACKOFF_MAX;
 }
 
+/* The place is free again. A service that died by itself is not begun again at once: it may die
+ * at each start. */
 static void bury(struct co_pool *pool, uint32_t worker, bool ordered, co_ms now)
 {
     struct co_pool_worker *w = &pool->workers[worker];

@@ -22,10 +22,10 @@
 
 struct co_sqlite_table {
     char table[CO_NAME_SIZE];
-    uint64_t source;       /* Fingerprint, stands in wires' co_job_ref. */
-    uint32_t retry_after_s; /* 0: Laravel's null, reserved rows are never taken over. */
-    bool plain;            /* Ours: create it (and failed_jobs) when missing. */
-    char connection[CO_NAME_SIZE]; /* For failed_jobs rows. */
+    uint64_t source;                 /* Fingerprint, stands in wires' co_job_ref. */
+    uint32_t retry_after_s;          /* 0: Laravel's null, reserved rows are never taken over. */
+    bool plain;                      /* Ours: create it (and failed_jobs) when missing. */
+    char connection[CO_NAME_SIZE];   /* For failed_jobs rows. */
     char failed_table[CO_NAME_SIZE]; /* plain: where failed rows go; default "failed_jobs". */
 };
 
@@ -36,7 +36,7 @@ struct co_sqlite_config {
     uint64_t max_payload_bytes;
     uint32_t busy_timeout_ms; /* How long a turn waits for a lock; default 2000. */
     enum co_on_lost on_lost;
-    char synchronous[16];     /* The application's own pragma ("off", "normal", "full"), or "". */
+    char synchronous[16]; /* The application's own pragma ("off", "normal", "full"), or "". */
     uint32_t n_tables;
     struct co_sqlite_table tables[CO_SQLITE_TABLES_MAX];
     void (*wake)(void *arg); /* Called from the thread when a turn is finished; must be safe from

@@ -55,12 +55,12 @@ struct co_ticket {
     enum co_outcome outcome;
     uint32_t delay_s;
     bool record;
-    co_ms deadline; /* GIVEN: when its worker must be ended; 0 = never. */
-    bool ending;    /* Its time is over; the deadline is that of the kill now. */
-    bool felled;      /* Its worker died before it began. */
-    bool orphaned;  /* A bookkeeper has it, or waits for it. */
-    bool failed_ran;  /* failed() has been called already. */
-    bool final;     /* ... and must fail it. */
+    co_ms deadline;  /* GIVEN: when its worker must be ended; 0 = never. */
+    bool ending;     /* Its time is over; the deadline is that of the kill now. */
+    bool felled;     /* Its worker died before it began. */
+    bool orphaned;   /* A bookkeeper has it, or waits for it. */
+    bool failed_ran; /* failed() has been called already. */
+    bool final;      /* ... and must fail it. */
     enum co_cause cause;
     uint32_t bookkeepings; /* That failed. */
     uint8_t *payload;      /* Opaque. */

@@ -31,11 +31,11 @@ struct co_turn_settle {
     int64_t reserved_at;
     enum co_outcome outcome;
     uint32_t delay_s;
-    bool began;       /* The attempt counts (RELEASED, LEFT, CRASHED) unless outcome says not. */
-    bool felled;      /* RETURNED: its worker died before the job began; counted as a crash beside
-                         the job, no attempt. */
-    bool record;      /* FAILED: write the failed_jobs row here (plain PHP). */
-    char *text;       /* For that row; malloc'd or NULL, freed with the turn. */
+    bool began;  /* The attempt counts (RELEASED, LEFT, CRASHED) unless outcome says not. */
+    bool felled; /* RETURNED: its worker died before the job began; counted as a crash beside
+                    the job, no attempt. */
+    bool record; /* FAILED: write the failed_jobs row here (plain PHP). */
+    char *text;  /* For that row; malloc'd or NULL, freed with the turn. */
     bool ret_applied;
 };
 
@@ -84,9 +84,9 @@ struct co_turn_depth {
     char name[CO_TEXT_SIZE];
     uint64_t ready;
     uint64_t delayed;
-    uint64_t reserved;       /* All reserved rows, ours included. */
+    uint64_t reserved;        /* All reserved rows, ours included. */
     uint64_t reserved_others; /* Reserved without a row of ours: stock workers or other agents. */
-    co_unix oldest_ready;    /* available_at of the oldest ready job, 0 = none. */
+    co_unix oldest_ready;     /* available_at of the oldest ready job, 0 = none. */
 };
 
 struct co_turn {
@@ -111,8 +111,8 @@ struct co_turn {
     struct co_turn_claim claims[CO_TURN_CLAIMS_MAX];
     uint32_t n_depths;
     struct co_turn_depth depth[CO_TURN_QUEUES_MAX];
-    bool foreign_change;  /* Somebody else committed since our last turn. */
-    uint32_t n_gone;      /* Held but not begun tickets (job ids) that vanished or were taken. */
+    bool foreign_change; /* Somebody else committed since our last turn. */
+    uint32_t n_gone;     /* Held but not begun tickets (job ids) that vanished or were taken. */
     struct {
         uint32_t table;
         int64_t job_id;

@@ -22,9 +22,9 @@ struct co_link {
     uint32_t before;   /* Its outcomes still open. */
     uint32_t after;    /* Open outcomes behind the boundary. */
     uint64_t batch;
-    bool dead;   /* The worker has gone; the file goes when all is settled. */
+    bool dead;       /* The worker has gone; the file goes when all is settled. */
     bool overflowed; /* Overflow files may lie beside it. */
-    bool broken; /* It wrote nonsense. */
+    bool broken;     /* It wrote nonsense. */
     char path[CO_PATH_SIZE];
 };
 

@@ -86,7 +86,7 @@ struct co_pool_config {
     uint32_t max_jobs; /* Recycle a worker after so many jobs, +-20 %; 0: off. */
     co_ms max_time;    /* Recycle it at that age, +-20 %; 0: off. */
     co_ms slow;        /* Log a job's PHP stack once it runs so long; 0: off. */
-    bool force;                    /* Run in maintenance mode too. */
+    bool force;        /* Run in maintenance mode too. */
     struct co_job_options job;
 };
 

@@ -132,9 +132,9 @@ struct co_view_queue {
     uint64_t delayed;
     uint64_t claimed; /* Ours, not begun. */
     uint64_t running;
-    uint64_t foreign; /* Reserved by others: stock workers, other agents. */
-    double oldest_s;  /* Age of the oldest ready job. */
-    bool held; /* Paused, or the application is in maintenance. */
+    uint64_t foreign;                /* Reserved by others: stock workers, other agents. */
+    double oldest_s;                 /* Age of the oldest ready job. */
+    bool held;                       /* Paused, or the application is in maintenance. */
     char held_why[CO_VIEW_WHY_SIZE]; /* By whom and why, as far as it is known. */
     uint64_t done, failed, released, crashed, lost, declined, timeouts;
 };

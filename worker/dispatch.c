@@ -510,7 +510,8 @@ int co_job_decode(const uint8_t *body, size_t size, struct co_job_msg *ret_msg)
     if (get_u32(body + 4) != 0 && !take(&rest, msg.payload_size, &msg.payload)) {
         return CO_EMALFORMED;
     }
-    if (msg.cause > CO_CAUSE_OOM || msg.final > (CO_FINAL_FAIL | CO_FINAL_FAILED) || !take(&rest, msg.cause_size, &cause_text)) {
+    if (msg.cause > CO_CAUSE_OOM || msg.final > (CO_FINAL_FAIL | CO_FINAL_FAILED) ||
+        !take(&rest, msg.cause_size, &cause_text)) {
         return CO_EMALFORMED;
     }
     msg.cause_text = (const char *)cause_text;

@@ -76,7 +76,8 @@ static void a_turn_is_due_for_a_reason(void **state)
         source.unrecorded_since = 1000;
         source.more = rows[i].more;
         source.closing = rows[i].closing;
-        if (co_source_due(&source, rows[i].idle_wants, rows[i].stale, true, rows[i].now) != rows[i].due) {
+        if (co_source_due(&source, rows[i].idle_wants, rows[i].stale, true, rows[i].now) !=
+            rows[i].due) {
             fail_msg("%s", rows[i].what);
         }
     }
