@@ -217,6 +217,7 @@ struct co_agent {
     struct co_report_exit exit_note; /* Of the worker whose end is being worked on. */
     struct co_cgroup cgroup;
     uint64_t oom_kills;
+    bool tight; /* Memory is short. */
     uint32_t drains; /* Times we were told to. */
     co_ms drain_at;
     bool leaving;

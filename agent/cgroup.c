@@ -233,6 +233,26 @@ uint64_t co_cgroup_oom_kills(const char *events)
     return 0;
 }
 
+uint32_t co_cgroup_pressure(const char *pressure)
+{
+    for (const char *line = pressure; *line != '\0'; line = next_line(line)) {
+        static const char head[] = "full avg10=";
+        const char *at = line + sizeof head - 1;
+        uint32_t whole = 0;
+        if (strncmp(line, head, sizeof head - 1) != 0) {
+            continue;
+        }
+        for (; *at >= '0' && *at <= '9' && whole <= 100; at++) {
+            whole = whole * 10 + (uint32_t)(*at - '0');
+        }
+        if (*at != '.' || at[1] < '0' || at[1] > '9' || at[2] < '0' || at[2] > '9') {
+            return whole * 100;
+        }
+        return whole * 100 + (uint32_t)(at[1] - '0') * 10 + (uint32_t)(at[2] - '0');
+    }
+    return 0;
+}
+
 uint64_t co_cgroup_tighter(uint64_t a, uint64_t b)
 {
     if (a == 0 || b == 0) {

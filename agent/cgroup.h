@@ -31,6 +31,10 @@ uint64_t co_cgroup_memory(const char *limit);
 /* oom_kill of memory.events or memory.oom_control; 0 when absent. */
 uint64_t co_cgroup_oom_kills(const char *events);
 
+/* Pressure stall information (memory.pressure, /proc/pressure/memory): how much of the last 10 s
+ * all tasks stood still for memory, in hundredths of a percent; 0 when absent. */
+uint32_t co_cgroup_pressure(const char *pressure);
+
 /* The smaller of two limits, 0 = none. */
 uint64_t co_cgroup_tighter(uint64_t a, uint64_t b);
 

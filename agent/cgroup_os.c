@@ -70,6 +70,7 @@ static void read_v2(struct co_cgroup *cgroup)
     if (!find_dir("", dir, top, sizeof dir)) {
         return;
     }
+    snprintf(cgroup->pressure, sizeof cgroup->pressure, "%.1000s/memory.pressure", dir);
     do {
         read_in(dir, "cpu.max", text, sizeof text);
         cgroup->cpu_millis = co_cgroup_tighter(cgroup->cpu_millis, co_cgroup_cpu_max(text));
@@ -131,9 +132,19 @@ struct co_cgroup co_cgroup_os_read(void)
 
     read_text("/proc/self/mountinfo", mountinfo, sizeof mountinfo);
     read_v2(&cgroup);
+    if (cgroup.pressure[0] == '\0' || access(cgroup.pressure, R_OK) != 0) {
+        snprintf(cgroup.pressure, sizeof cgroup.pressure, "/proc/pressure/memory");
+    }
     read_v1_cpu(&cgroup); /* Hybrid hosts mount both; each controller lives in one of them. */
     read_v1_memory(&cgroup);
     return cgroup;
+}
+
+uint32_t co_cgroup_os_pressure(const struct co_cgroup *cgroup)
+{
+    char text[256];
+
+    return read_text(cgroup->pressure, text, sizeof text) ? co_cgroup_pressure(text) : 0;
 }
 
 uint64_t co_cgroup_os_oom_kills(const struct co_cgroup *cgroup)

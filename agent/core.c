@@ -164,6 +164,11 @@ void co_core_step(struct co_core *core, const struct co_event *event, struct co_
     case CO_EVENT_MEMORY:
         co_core_step_memory(core, event, ret_update);
         break;
+    case CO_EVENT_TIGHT:
+        for (uint32_t i = 0; i < core->n_pools; i++) {
+            core->pools[i].pool.tight = event->ok;
+        }
+        break;
     case CO_EVENT_AGE:
         core->circuit_closed = co_pool_age(pool, event->now);
         break;

@@ -32,6 +32,7 @@ enum co_event_type {
     CO_EVENT_CHANGED,     /* source: somebody wrote to the file */
     CO_EVENT_ENDING,      /* pool, worker, ticket: after TIMEOUT; ok = it was running */
     CO_EVENT_MEMORY,      /* pool, worker: it is over its limit */
+    CO_EVENT_TIGHT,       /* ok = memory is short, else not any more */
     CO_EVENT_AGE,         /* pool: look at the workers' ages */
     CO_EVENT_RELOAD,      /* pool: a new generation */
     CO_EVENT_HOLD,        /* queue: ok = paused or in maintenance, else not any more */

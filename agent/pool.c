@@ -175,6 +175,9 @@ static uint32_t overlap(const struct co_pool *pool)
     uint32_t tenth = pool->wanted / 10;
     uint32_t most = tenth > 1 ? tenth : 1;
 
+    if (pool->tight) {
+        return 0; /* Growth stops before memory does. */
+    }
     return pool->n_retiring < most ? pool->n_retiring : most;
 }
 

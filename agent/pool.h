@@ -76,7 +76,8 @@ struct co_pool {
     uint32_t boot_failures_row;
     uint32_t control_failures; /* Control workers in a row that did not boot. */
     bool draining;
-    bool spawn;                  /* No zygote: every worker boots by itself. */
+    bool tight; /* Memory is short: no worker beyond the count, not even a successor. */
+    bool spawn; /* No zygote: every worker boots by itself. */
     uint32_t bookkeepers_wanted; /* Jobs that wait for one. */
     uint32_t idle_top;           /* The one idle for the shortest time; index + 1. */
     uint32_t n_idle;

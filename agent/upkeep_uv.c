@@ -11,6 +11,8 @@
 #include "agent/cgroup_os.h"
 
 #define MEMORY_EVERY 250
+#define PRESSURE_HIGH 1000 /* Hundredths of a percent. */
+#define PRESSURE_LOW 500
 #define SECOND 1000
 #define KEYS_BODY 16384
 #define SWITCHES_PATIENCE 3 /* Seconds: then jobs run, whatever the application's cache does. */
@@ -60,10 +62,28 @@ static void check_worker(struct co_agent *agent, uint32_t index, uint32_t worker
                   &(struct co_event){.type = CO_EVENT_MEMORY, .pool = index, .worker = worker});
 }
 
+/* The kernel says how long everything stood still for memory; a tenth of the time is too long. */
+static void check_pressure(struct co_agent *agent)
+{
+    uint32_t pressure = co_cgroup_os_pressure(&agent->cgroup);
+    bool tight = agent->tight ? pressure >= PRESSURE_LOW : pressure >= PRESSURE_HIGH;
+
+    if (tight != agent->tight) {
+        agent->tight = tight;
+        co_agent_log(agent, tight ? CO_LOG_WARN : CO_LOG_INFO, NULL,
+                     tight ? "memory is short (pressure %u.%02u %%): no worker is made beyond the "
+                             "count"
+                           : "memory is not short any more (pressure %u.%02u %%)",
+                     pressure / 100, pressure % 100);
+        co_agent_post(agent, &(struct co_event){.type = CO_EVENT_TIGHT, .ok = tight});
+    }
+}
+
 static void on_memory(uv_timer_t *timer)
 {
     struct co_agent *agent = timer->loop->data;
 
+    check_pressure(agent);
     for (uint32_t i = 0; i < agent->n_pools; i++) {
         uint64_t limit = memory_limit(agent, &agent->pools[i]);
         for (uint32_t w = 0; w < CO_WORKERS_MAX; w++) {

@@ -142,9 +142,31 @@ static void this_host_can_be_read(void **state)
     assert_true(co_cgroup_os_oom_kills(&cgroup) < UINT64_MAX);
 }
 
+static void pressure_is_read_in_hundredths_of_a_percent(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t pressure;
+    } rows[] = {
+        {"some avg10=12.34 avg60=0.00 avg300=0.00 total=1\nfull avg10=3.07 avg60=0.00 total=1\n",
+         307},
+        {"full avg10=0.00 avg60=9.00 avg300=0.00 total=0\n", 0},
+        {"full avg10=100.00 avg60=0.00\n", 10000},
+        {"some avg10=50.00 avg60=0.00\n", 0},
+        {"full avg10=7\n", 700},
+        {"full avg10=\n", 0},
+        {"", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(co_cgroup_pressure(rows[i].text), rows[i].pressure);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pressure_is_read_in_hundredths_of_a_percent),
         cmocka_unit_test(groups_are_found_by_controller),
         cmocka_unit_test(directories_follow_the_mounts),
         cmocka_unit_test(the_way_up_ends_at_the_mount),

@@ -348,6 +348,19 @@ static void a_tenth_at_most_is_replaced_at_once(void **state)
     assert_int_equal(pool.exits[CO_EXIT_RECYCLED_TIME], 40);
 }
 
+static void short_memory_makes_no_successor_before_its_time(void **state)
+{
+    (void)state;
+    boot_with(2, &(struct co_pool_limits){.max_time = 1000});
+    pool.tight = true;
+    co_pool_age(&pool, 2000);
+    assert_int_equal(pool.n_retiring, 2);
+    assert_int_equal(fork_all(2000), 0);
+    assert_int_equal(stop_all(2000), 0); /* Capacity stays; what is due waits. */
+    pool.tight = false;
+    assert_int_equal(settle(2100), 2);
+}
+
 static void a_pool_with_every_place_taken_makes_room_for_successors(void **state)
 {
     (void)state;
@@ -834,6 +847,7 @@ int main(void)
         cmocka_unit_test(what_never_ran_is_no_job),
         cmocka_unit_test(memory_and_age_recycle_too),
         cmocka_unit_test(a_tenth_at_most_is_replaced_at_once),
+        cmocka_unit_test(short_memory_makes_no_successor_before_its_time),
         cmocka_unit_test(a_pool_with_every_place_taken_makes_room_for_successors),
         cmocka_unit_test(a_reload_replaces_everyone_and_capacity_never_dips),
         cmocka_unit_test(a_generation_that_does_not_boot_leaves_the_old_serving),
