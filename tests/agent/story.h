@@ -171,6 +171,8 @@ static inline void story_back(struct story *story, uint32_t source, const char *
 
     for (uint32_t i = 0; i < turn->n_settles; i++) {
         turn->settles[i].ret_applied = true;
+        free(turn->settles[i].text); /* The source's thread has read it. */
+        turn->settles[i].text = NULL;
     }
     while (sscanf(claims, "%u:%lld%n", &queue, &id, &size) == 2) {
         turn->claims[turn->n_claims++] =
@@ -214,6 +216,20 @@ static inline void story_end(struct story *story, uint32_t worker, uint64_t tick
 }
 
 /* A pool of that many workers; they are ready once story_boot() has been called. */
+/* Free what the last story left, and begin anew. */
+static inline void story_clear(struct story *story)
+{
+    for (uint32_t i = 0; i < CO_TICKETS_MAX; i++) {
+        free(story->core.tickets.table[i].text);
+    }
+    for (size_t t = 0; t < sizeof story->turns / sizeof story->turns[0]; t++) {
+        for (uint32_t i = 0; i < story->turns[t].n_settles; i++) {
+            free(story->turns[t].settles[i].text);
+        }
+    }
+    memset(story, 0, sizeof *story);
+}
+
 static inline void story_init(struct story *story, uint32_t workers, uint32_t sources)
 {
     co_core_init(&story->core);

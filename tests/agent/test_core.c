@@ -15,7 +15,7 @@ static struct story story; /* Large, so not on the stack. */
 static int set_up(void **state)
 {
     (void)state;
-    memset(&story, 0, sizeof story);
+    story_clear(&story);
     return 0;
 }
 
@@ -532,13 +532,18 @@ static void bookkeeper_comes(uint32_t number)
     story_worker(&story, CO_EVENT_READY, 0, place);
 }
 
-/* What the agent does with each end: the bookkeeper's reason goes. */
-static void keeps(uint32_t number, enum co_outcome outcome)
+static void drop_reason(void)
 {
     struct co_ticket *ticket = co_tickets_get(&story.core.tickets, 1);
 
     free(ticket->text);
     ticket->text = NULL;
+}
+
+/* What the agent does with each end: the bookkeeper's reason goes. */
+static void keeps(uint32_t number, enum co_outcome outcome)
+{
+    drop_reason();
     story_end(&story, CO_PLACE_BOOKKEEPER + number, 1, outcome);
 }
 
@@ -649,7 +654,7 @@ static void the_start_of_a_job_that_waits_for_its_bookkeeper_is_recorded(void **
     story_back(&story, 0, "");
     told("");
     assert_int_equal(story.core.sources[0].n_unrecorded, 0);
-    free(co_tickets_get(&story.core.tickets, 1)->text);
+    drop_reason();
 }
 
 static void what_three_bookkeepers_could_not_end_is_put_aside(void **state)
@@ -681,7 +686,7 @@ static void a_bookkeeper_has_a_time_of_its_own(void **state)
     assert_non_null(strstr(story_told(&story), "  kill 0.bookkeeper0\n"));
     dies(CO_PLACE_BOOKKEEPER, 9);
     assert_non_null(strstr(story_told(&story), "  fork 0.bookkeeper0\n"));
-    free(co_tickets_get(&story.core.tickets, 1)->text);
+    drop_reason();
 }
 
 static void a_worker_over_its_memory_is_ended_and_its_job_says_why(void **state)
@@ -695,7 +700,7 @@ static void a_worker_over_its_memory_is_ended_and_its_job_says_why(void **state)
     dies(0, 9);
     assert_int_equal(story.core.last_exit, CO_EXIT_OOM);
     assert_int_equal(co_tickets_get(&story.core.tickets, 1)->cause, CO_CAUSE_OOM);
-    free(co_tickets_get(&story.core.tickets, 1)->text);
+    drop_reason();
     story_do(&story, (struct co_event){.type = CO_EVENT_MEMORY, .worker = 5}); /* Nobody there. */
 }
 
@@ -818,5 +823,8 @@ int main(void)
         STORY(a_fast_drain_ends_bookkeepers_too),
         STORY(a_reload_goes_through_the_core),
     };
-    return cmocka_run_group_tests_name("core", tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("core", tests, NULL, NULL);
+
+    story_clear(&story);
+    return failed;
 }
