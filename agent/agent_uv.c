@@ -544,6 +544,9 @@ static int start(struct co_agent *agent, struct co_err *err)
         code = co_proc_init(err);
     }
     if (code == CO_OK) {
+        code = co_wire_guard(err);
+    }
+    if (code == CO_OK) {
         code = open_loop(agent, err);
     }
     if (code == CO_OK) {

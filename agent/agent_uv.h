@@ -174,6 +174,7 @@ struct co_agent {
     uv_timer_t timer;
     uv_timer_t lag_timer, memory_timer, second_timer;
     co_ms lag_due;
+    bool told_full; /* That more queues have jobs than fit. */
     bool told_held[CO_QUEUES_MAX];
     char held_why[CO_QUEUES_MAX][CO_VIEW_WHY_SIZE]; /* "" = not held. */
     uint32_t forks_left;                            /* In this turn of the loop. */
@@ -217,7 +218,7 @@ struct co_agent {
     struct co_report_exit exit_note; /* Of the worker whose end is being worked on. */
     struct co_cgroup cgroup;
     uint64_t oom_kills;
-    bool tight; /* Memory is short. */
+    bool tight;      /* Memory is short. */
     uint32_t drains; /* Times we were told to. */
     co_ms drain_at;
     bool leaving;

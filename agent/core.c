@@ -226,6 +226,30 @@ int co_core_add_queue(struct co_core *core, const char *name, uint32_t pool, uin
     return co_tickets_add_queue(&core->tickets, name, pool, source, table, rank);
 }
 
+int co_core_found_queue(struct co_core *core, const struct co_turn_depth *depth, uint32_t pool,
+                        uint32_t source, uint32_t rank, const struct co_turn *turn)
+{
+    int index = co_core_add_queue(core, depth->name, pool, source, depth->table, rank);
+
+    if (index == CO_EFULL) {
+        /* Turns under way with other sources may bring claims we do not see. */
+        for (uint32_t i = 0; i < core->n_sources; i++) {
+            if (i != source && core->sources[i].in_flight) {
+                return CO_EFULL;
+            }
+        }
+        index = co_tickets_idle_queue(&core->tickets, turn);
+        if (index < 0) {
+            return CO_EFULL;
+        }
+        co_tickets_reuse_queue(&core->tickets, (uint32_t)index, depth->name, pool, source,
+                               depth->table, rank);
+    }
+    core->tickets.queues[index].discovered = true;
+    core->tickets.queues[index].depth = *depth; /* It has jobs: not the next one's place. */
+    return index;
+}
+
 void co_core_forget(struct co_core *core, uint64_t id)
 {
     struct co_ticket *ticket = co_tickets_get(&core->tickets, id);

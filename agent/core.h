@@ -130,6 +130,11 @@ int co_core_add_source(struct co_core *core, const struct co_source_config *conf
 int co_core_add_queue(struct co_core *core, const char *name, uint32_t pool, uint32_t source,
                       uint32_t table, uint32_t rank);
 
+/* As co_core_add_queue() for a queue found in the source: where the table is full it takes the
+ * place of another found one that is empty, unless the turn brings claims for that. */
+int co_core_found_queue(struct co_core *core, const struct co_turn_depth *depth, uint32_t pool,
+                        uint32_t source, uint32_t rank, const struct co_turn *turn);
+
 /* Advance by one event; *ret_update says what to do now, in order. */
 void co_core_step(struct co_core *core, const struct co_event *event, struct co_update *ret_update);
 

@@ -34,10 +34,39 @@ static void fill_seat(const struct co_agent *agent, uint32_t index, uint32_t wor
     snprintf(seat->bell, sizeof seat->bell, "%.900s/%s/bell", agent->config.run_dir, name);
 }
 
+/* Somebody cleared the run directory, or cut the bell: make anew what new workers need. Living ones
+ * keep the old bell, and are heard by the clock. */
+static int mend_directory(struct co_agent *agent, uint32_t index, struct co_err *err)
+{
+    struct co_agent_pool *pool = &agent->pools[index];
+    struct co_bell *bell;
+    char path[CO_PATH_SIZE];
+    int code;
+
+    snprintf(path, sizeof path, "%.900s/%s", agent->config.run_dir, pool->config->name);
+    code = co_proc_mkdir(path, err);
+    if (code < 0) {
+        return code;
+    }
+    snprintf(path, sizeof path, "%.900s/%s/bell", agent->config.run_dir, pool->config->name);
+    if (access(path, R_OK | W_OK) == 0 && !co_bell_lost(pool->bell)) {
+        return CO_OK;
+    }
+    code = co_bell_open(path, &bell, err);
+    if (code == CO_OK) {
+        co_bell_close(&pool->bell);
+        pool->bell = bell;
+        co_agent_log(agent, CO_LOG_WARN, CO_FIELDS("pool", pool->config->name),
+                     "the run directory was damaged and is mended");
+    }
+    return code;
+}
+
 static int open_link(struct co_agent *agent, uint32_t index, uint32_t worker, struct co_err *err)
 {
     struct co_agent_pool *pool = &agent->pools[index];
     char path[CO_PATH_SIZE];
+    int code;
 
     assert(pool->links[worker] == NULL);
     if (worker < CO_PLACE_CONTROL && worker >= pool->links_top) {
@@ -46,6 +75,10 @@ static int open_link(struct co_agent *agent, uint32_t index, uint32_t worker, st
     /* Never the name of a file that a killed predecessor left: its outcomes are still in there. */
     snprintf(path, sizeof path, "%.900s/%s/w%u-%u-%08x", agent->config.run_dir, pool->config->name,
              worker, ++pool->lives, (unsigned)agent->id);
+    code = mend_directory(agent, index, err);
+    if (code < 0) {
+        return code;
+    }
     return co_link_open(path, agent->id, pool->config->name, worker,
                         agent->core.pools[index].pool.workers[worker].generation,
                         &pool->links[worker], err);

@@ -254,6 +254,35 @@ static void set_workers(struct co_config *config)
     }
 }
 
+/* Workers change to the application's directory: what is named from here must be absolute. */
+static int make_absolute(char *path, size_t size, struct co_err *err)
+{
+    char here[PATH_MAX];
+    char whole[2 * PATH_MAX];
+
+    if (path[0] == '\0' || path[0] == '/') {
+        return CO_OK;
+    }
+    if (getcwd(here, sizeof here) == NULL ||
+        (size_t)snprintf(whole, sizeof whole, "%s/%s", here, path) >= size) {
+        return co_err_set(err, CO_ECONFIG, "%s: name it by its whole path", path);
+    }
+    memcpy(path, whole, strlen(whole) + 1);
+    return CO_OK;
+}
+
+static int make_paths_absolute(struct co_config *config, struct co_err *err)
+{
+    char *const paths[] = {config->run_dir, config->state_dir,  config->control,
+                           config->php_dir, config->worker_bin, config->libphp};
+    int code = CO_OK;
+
+    for (size_t i = 0; code == CO_OK && i < sizeof paths / sizeof paths[0]; i++) {
+        code = make_absolute(paths[i], CO_PATH_SIZE, err);
+    }
+    return code;
+}
+
 static int configure(struct co_config *config, const struct command *command, struct co_err *err)
 {
     int code = CO_OK;
@@ -271,6 +300,9 @@ static int configure(struct co_config *config, const struct command *command, st
     if (code == CO_OK) {
         code = co_config_finish(config, geteuid() == 0, getenv("XDG_RUNTIME_DIR"),
                                 getenv("XDG_STATE_HOME"), getenv("HOME"), err);
+    }
+    if (code == CO_OK) {
+        code = make_paths_absolute(config, err);
     }
     if (code == CO_OK) {
         code = check_apps(config, err);

@@ -107,6 +107,32 @@ static void log_turn(struct co_agent *agent, struct co_agent_source *source,
     }
 }
 
+static bool serve_found(struct co_agent *agent, uint32_t pool, uint32_t source,
+                        const struct co_turn_depth *depth, uint32_t rank,
+                        const struct co_turn *turn)
+{
+    int queue = co_core_found_queue(&agent->core, depth, pool, source, rank, turn);
+
+    if (queue < 0) {
+        if (!agent->told_full) {
+            agent->told_full = true;
+            co_agent_log(agent, CO_LOG_WARN, CO_FIELDS("queue", depth->name),
+                         "more than %d queues have jobs at once: the others wait until one is "
+                         "empty",
+                         CO_QUEUES_MAX);
+        }
+        return false;
+    }
+    agent->told_held[queue] = false;
+    agent->held_why[queue][0] = '\0';
+    co_agent_log(agent, CO_LOG_INFO,
+                 CO_FIELDS("pool", agent->pools[pool].config->name, "connection",
+                           agent->sources[source].tables[depth->table].connection),
+                 "serving queue %s, found in the source", depth->name);
+    co_upkeep_hold(agent);
+    return true;
+}
+
 /* Queues that a pattern or the discovery brings; printed once each. */
 static void discover(struct co_agent *agent, uint32_t index, const struct co_turn *turn)
 {
@@ -124,13 +150,7 @@ static void discover(struct co_agent *agent, uint32_t index, const struct co_tur
             int rank = agent->pools[p].info_known
                            ? co_serve_rank(&agent->pools[p].serve, connection, depth->name)
                            : -1;
-            if (rank >= 0 && co_core_add_queue(&agent->core, depth->name, p, index, depth->table,
-                                               (uint32_t)rank) >= 0) {
-                co_agent_log(
-                    agent, CO_LOG_INFO,
-                    CO_FIELDS("pool", agent->pools[p].config->name, "connection", connection),
-                    "serving queue %s, found in the source", depth->name);
-                co_upkeep_hold(agent);
+            if (rank >= 0 && serve_found(agent, p, index, depth, (uint32_t)rank, turn)) {
                 break;
             }
         }

@@ -67,6 +67,49 @@ int co_tickets_add_queue(struct co_tickets *tickets, const char *name, uint32_t 
     return (int)tickets->n_queues++;
 }
 
+static bool has_ticket(const struct co_tickets *tickets, uint32_t queue)
+{
+    for (uint32_t i = 0; i < CO_TICKETS_MAX; i++) {
+        if (tickets->table[i].state != CO_TICKET_FREE && tickets->table[i].queue == queue) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_claimed(const struct co_turn *turn, uint32_t queue)
+{
+    for (uint32_t i = 0; turn != NULL && i < turn->n_claims; i++) {
+        if (turn->claims[i].queue == queue) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int co_tickets_idle_queue(const struct co_tickets *tickets, const struct co_turn *turn)
+{
+    for (uint32_t i = 0; i < tickets->n_queues; i++) {
+        const struct co_queue *queue = &tickets->queues[i];
+        if (queue->discovered && queue->depth.ready + queue->depth.delayed == 0 &&
+            queue->waiting.count + queue->n_given == 0 && !is_claimed(turn, i) &&
+            !has_ticket(tickets, i)) {
+            return (int)i;
+        }
+    }
+    return CO_ENOTFOUND;
+}
+
+void co_tickets_reuse_queue(struct co_tickets *tickets, uint32_t index, const char *name,
+                            uint32_t pool, uint32_t source, uint32_t table, uint32_t rank)
+{
+    struct co_queue *queue = &tickets->queues[index];
+
+    assert(index < tickets->n_queues && queue->waiting.count + queue->n_given == 0);
+    *queue = (struct co_queue){.pool = pool, .source = source, .table = table, .rank = rank};
+    snprintf(queue->name, sizeof queue->name, "%s", name);
+}
+
 int co_tickets_find_queue(const struct co_tickets *tickets, uint32_t source, uint32_t table,
                           const char *name)
 {

@@ -88,6 +88,7 @@ struct co_queue {
     uint32_t table;
     uint32_t rank;    /* Lower is served first; equal ranks share by ticket. */
     co_ms hold_until; /* Declined: not asked again before. */
+    bool discovered;  /* Found in the source: makes room for another once it is empty. */
     bool held;        /* Paused or in maintenance: nothing is claimed or handed over. */
     struct co_ticket_list waiting;
     uint32_t n_given;
@@ -109,6 +110,12 @@ struct co_tickets {
 /* Add a queue and return its index. Errors: CO_EFULL. */
 int co_tickets_add_queue(struct co_tickets *tickets, const char *name, uint32_t pool,
                          uint32_t source, uint32_t table, uint32_t rank);
+
+/* A discovered queue without rows, tickets or claims on their way in the turn (NULL: none), or
+ * CO_ENOTFOUND; it may be made another with co_tickets_reuse_queue(). */
+int co_tickets_idle_queue(const struct co_tickets *tickets, const struct co_turn *turn);
+void co_tickets_reuse_queue(struct co_tickets *tickets, uint32_t index, const char *name,
+                            uint32_t pool, uint32_t source, uint32_t table, uint32_t rank);
 
 /* Index of the queue of that name at that source and table, or CO_ENOTFOUND. */
 int co_tickets_find_queue(const struct co_tickets *tickets, uint32_t source, uint32_t table,

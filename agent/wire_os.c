@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,89 @@
 
 #include "proto/err.h"
 
+/* Every place of every pool, twice: the dead stay until they are settled. */
+#define GUARDED_MAX 4096
 #define OVERFLOW_MAX (80u * 1024 * 1024)
+
+/* Mappings the guard knows. The handler runs on the thread that touched the mapping, which is the
+ * one that fills this table. */
+static struct {
+    char *volatile start;
+    volatile size_t size;
+    volatile sig_atomic_t lost;
+} guarded[GUARDED_MAX];
+
+static void on_bus_error(int signum, siginfo_t *info, void *context)
+{
+    char *at = info->si_addr;
+
+    (void)context;
+    for (size_t i = 0; i < GUARDED_MAX; i++) {
+        char *start = guarded[i].start;
+        if (start != NULL && at >= start && at < start + guarded[i].size &&
+            mmap(start, guarded[i].size, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == start) {
+            guarded[i].lost = 1;
+            return;
+        }
+    }
+    signal(signum, SIG_DFL); /* Not ours: die of it when the instruction is tried again. */
+}
+
+int co_wire_guard(struct co_err *err)
+{
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGBUS, &action, NULL) != 0) {
+        return co_err_sys(err, errno, "guard the wires (SIGBUS)");
+    }
+    return CO_OK;
+}
+
+static void guard(void *start, size_t size)
+{
+    for (size_t i = 0; i < GUARDED_MAX; i++) {
+        if (guarded[i].start == NULL) {
+            guarded[i].lost = 0;
+            guarded[i].size = size;
+            guarded[i].start = start;
+            return;
+        }
+    }
+}
+
+static void unguard(const void *start)
+{
+    for (size_t i = 0; i < GUARDED_MAX; i++) {
+        if (guarded[i].start == start) {
+            guarded[i].start = NULL;
+        }
+    }
+}
+
+/* GUARDED_MAX: not there. */
+static size_t find_guarded(const void *start)
+{
+    size_t i = 0;
+
+    while (i < GUARDED_MAX && guarded[i].start != start) {
+        i++;
+    }
+    return i;
+}
+
+bool co_link_lost(const struct co_link *link)
+{
+    return link->guard < GUARDED_MAX && guarded[link->guard].lost != 0;
+}
+
+bool co_bell_lost(const struct co_bell *bell)
+{
+    size_t i = find_guarded(bell);
+
+    return i < GUARDED_MAX && guarded[i].lost != 0;
+}
 
 static int map_new(const char *path, size_t size, void **ret_map, struct co_err *err)
 {
@@ -38,6 +121,7 @@ static int map_new(const char *path, size_t size, void **ret_map, struct co_err 
         unlink(path);
         return co_err_sys(err, code, "map %s", path);
     }
+    guard(map, size);
     *ret_map = map;
     return CO_OK;
 }
@@ -59,6 +143,7 @@ int co_link_open(const char *path, uint64_t agent_id, const char *pool, uint32_t
         return code;
     }
     link->wire = map;
+    link->guard = find_guarded(map);
     snprintf(link->path, sizeof link->path, "%s", path);
     co_wire_init(link->wire, agent_id, pool, worker, generation);
     *ret_link = link;
@@ -94,6 +179,7 @@ void co_link_free(struct co_link **link)
     if (*link == NULL) {
         return;
     }
+    unguard((*link)->wire);
     munmap((*link)->wire, sizeof *(*link)->wire);
     unlink((*link)->path);
     if ((*link)->overflowed) {
@@ -259,6 +345,7 @@ int co_bell_open(const char *path, struct co_bell **ret_bell, struct co_err *err
 void co_bell_close(struct co_bell **bell)
 {
     if (*bell != NULL) {
+        unguard(*bell);
         munmap(*bell, sizeof **bell);
         *bell = NULL;
     }

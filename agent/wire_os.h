@@ -15,6 +15,11 @@
 #include "proto/err.h"
 #include "worker/dispatch.h"
 
+/* Wires are files that foreign code can shrink, and touching what is gone is SIGBUS. The guard puts
+ * zeros in the place of a mapping that was cut, so that the agent reads on; co_link_lost() tells.
+ */
+int co_wire_guard(struct co_err *err);
+
 struct co_link {
     struct co_wire *wire;
     uint64_t cursor;   /* Read up to here. */
@@ -23,6 +28,7 @@ struct co_link {
     uint32_t after;    /* Open outcomes behind the boundary. */
     uint64_t batch;
     bool dead;       /* The worker has gone; the file goes when all is settled. */
+    size_t guard;    /* Its place in the guard's table. */
     bool overflowed; /* Overflow files may lie beside it. */
     bool broken;     /* It wrote nonsense. */
     char path[CO_PATH_SIZE];
@@ -31,6 +37,9 @@ struct co_link {
 /* Make a fresh wire file. Errors: CO_EIO, CO_ENOMEM. */
 int co_link_open(const char *path, uint64_t agent_id, const char *pool, uint32_t worker,
                  uint32_t generation, struct co_link **ret_link, struct co_err *err);
+
+/* Was the file cut under us? What it said is gone then; its worker must end. */
+bool co_link_lost(const struct co_link *link);
 
 /* Unmap and remove the file. */
 void co_link_free(struct co_link **link);
@@ -61,6 +70,7 @@ int co_link_overflow(struct co_link *link, uint64_t ticket, char **ret_data, siz
 
 /* The pool's bell file. */
 int co_bell_open(const char *path, struct co_bell **ret_bell, struct co_err *err);
+bool co_bell_lost(const struct co_bell *bell);
 void co_bell_close(struct co_bell **bell);
 
 #endif /* CO_AGENT_WIRE_OS_H */

@@ -324,10 +324,12 @@ static bool read_link(struct co_agent *agent, uint32_t index, uint32_t worker)
         link = agent->pools[index].links[worker];
         any = true;
     }
-    if (code < 0 && link != NULL && !link->broken) {
+    if (link != NULL && !link->broken && (code < 0 || co_link_lost(link))) {
         link->broken = true;
-        co_agent_log(agent, CO_LOG_ERROR, CO_FIELDS("pool", agent->pools[index].config->name),
-                     "worker %u wrote what is no message into its ring; it is ended", worker);
+        co_agent_log(
+            agent, CO_LOG_ERROR, CO_FIELDS("pool", agent->pools[index].config->name),
+            "worker %u wrote what is no message into its wire, or cut the file; it is ended",
+            worker);
         co_workers_kill(agent, index, worker);
     }
     return any;
@@ -453,8 +455,10 @@ void co_workers_exited(struct co_agent *agent, uint32_t index, uint32_t worker, 
     event.failed_ran =
         link != NULL && w->ticket != 0 &&
         atomic_load_explicit(&link->wire->slot.failed, memory_order_acquire) == w->ticket;
+    /* Of a wire that was cut nothing is known, but that its job was at work. */
     event.ok = link != NULL && w->ticket != 0 &&
-               atomic_load_explicit(&link->wire->slot.begun, memory_order_acquire) == w->ticket;
+               (co_link_lost(link) ||
+                atomic_load_explicit(&link->wire->slot.begun, memory_order_acquire) == w->ticket);
     if (link != NULL) {
         retire(&pool->links[worker]);
     }

@@ -64,3 +64,44 @@ send() {
     is "$(ids listens) / $(ids stop) / $(ids end)" "a b / a b / a b"
     is "$(jobs_left) $(jobs_failed)" "0 0"
 }
+
+@test "plain: a job that cuts the shared files ends as a crash, the agent lives and the next runs" {
+    begin --tries 2
+    send mail "[\"id\" => \"evil\", \"do\" => [\"cut:$RUN\"]]"
+    send mail '["id" => "good", "do" => ["ok"]]'
+    wait_for 15 ended good
+    wait_for 15 failed_is 1
+    is "$(attempts evil) / $(attempts good)" "1 2 / 1"
+    wait_for 5 settled
+    stop_agent
+}
+
+@test "plain: more queues than there is room for are all served in time" {
+    APP=$DIR/plain
+    DB=$DIR/state/queue.db
+    mkdir "$APP"
+    cp "$ROOT/tests/apps/plain/app.php" "$APP/"
+    start_agent --workers 2
+    COHORT_QUEUE_DATABASE=$DB php -r 'require $argv[1]; for ($i = 0; $i < 600; $i++) { Cohort\dispatch("tenant-$i", ["id" => "t$i", "do" => ["ok"]]); }' \
+        "$ROOT/worker/php/autoload.php" {PAUSE_FD}>&-
+    wait_for 40 noted end 600
+    wait_for 5 settled
+    stop_agent
+}
+
+@test "plain: directories named from where the agent was started; one that is cleared is mended" {
+    APP=$DIR/plain
+    DB=$DIR/state/queue.db
+    mkdir "$APP"
+    cp "$ROOT/tests/apps/plain/app.php" "$APP/"
+    cd "$DIR"
+    launch agent --app plain --run-dir run --state-dir state --queue mail --workers 1 --tries 2
+    wait_ready
+    send mail '["id" => "a", "do" => ["ok"]]'
+    wait_for 10 ended a
+    rm -rf "$RUN/jobs"
+    send mail '["id" => "b", "do" => ["exit:1", "ok"]]'
+    wait_for 15 ended b
+    wait_for 5 settled
+    stop_agent
+}

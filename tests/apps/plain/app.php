@@ -32,6 +32,15 @@ function untilStop(string $id, int $attempt): void
     }
 }
 
+/** Cut the wire that this worker and the agent share. */
+function cut(string $runDir): void
+{
+    foreach (glob("$runDir/*/w*") as $wire) {
+        ftruncate(fopen($wire, 'r+'), 0);
+    }
+    sleep(30);
+}
+
 return new Cohort\App(
     job: function (Cohort\Job $job): void {
         ['id' => $id, 'do' => $script] = $job->data;
@@ -45,6 +54,7 @@ return new Cohort\App(
             'fail' => $job->fail($argument),
             'exit' => exit((int) $argument),
             'writeExit' => writeExit($id),
+            'cut' => cut($argument),
             'untilStop' => untilStop($id, $job->attempts),
             'dispatch' => Cohort\dispatch($argument, ['id' => "$id-child", 'do' => ['ok']]),
         };
