@@ -206,7 +206,6 @@ uint32_t co_core_add_pool(struct co_core *core, const struct co_pool_config *con
     core->pools[index].deadline = UINT64_MAX;
     core->pools[index].job = config->job;
     core->pools[index].claim = config->claim;
-    core->pools[index].present = true;
     return index;
 }
 

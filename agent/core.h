@@ -81,8 +81,7 @@ struct co_action {
     enum co_action_type type;
     uint32_t pool, worker, source;
     uint64_t ticket;
-    bool applied;               /* FORGET: the source took the outcome. */
-    enum co_exit_reason reason; /* After EXITED: none; see co_core.last_exit. */
+    bool applied; /* FORGET: the source took the outcome. */
 };
 
 #define CO_ACTIONS_MAX 8192 /* A fast drain of all pools kills and stops every worker. */
@@ -98,8 +97,7 @@ struct co_core {
         struct co_pool pool;
         struct co_job_options job;
         uint32_t claim; /* CO_CLAIM_AUTO or a number. */
-        bool present;
-        bool drained; /* END_ZYGOTE was said. */
+        bool drained;   /* END_ZYGOTE was said. */
         struct co_hist wait, service;
         co_ms kill_grace;
         double cycle_us; /* Moving average from hand-over to outcome; 0: not known. */
