@@ -12,9 +12,11 @@ set -eu
 packages_base="gcc libc6-dev cmake ninja-build pkg-config ca-certificates procps
     libphp8.2-embed php8.2-dev php8.2-cli php8.2-opcache php8.2-sqlite3 php8.2-mbstring php8.2-xml
     libzmq3-dev libsodium-dev libsqlite3-dev libuv1-dev libhttp-parser-dev libjansson-dev
-    libyaml-dev libcmocka-dev sqlite3 curl composer unzip php-laravel-framework"
+    libyaml-dev libhiredis-dev libssl-dev libcmocka-dev sqlite3 curl composer unzip
+    php-laravel-framework"
 # Tests besides: a second compiler, the test tools, what the end-to-end tests look through.
-packages_tests="clang-14 libclang-rt-14-dev bats parallel jq git binutils mount"
+packages_tests="clang-14 libclang-rt-14-dev bats parallel jq git binutils mount
+    redis-server php8.2-redis php-nrk-predis openssl iproute2 valgrind"
 
 say() { printf '%s\n' "$*"; }
 die() {
@@ -61,7 +63,8 @@ setup_apt() {
     if [ "$1" = update ]; then
         DEBIAN_FRONTEND=noninteractive apt-get -q -o APT::Update::Error-Mode=any update </dev/null
     else
-        DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends "$@" </dev/null
+        # RUNLEVEL=1: what is installed starts no service.
+        RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends "$@" </dev/null
     fi
 }
 

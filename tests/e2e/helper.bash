@@ -36,13 +36,16 @@ teardown() {
         done
         [ ! -s "$APP/results.log" ] || { echo "--- results.log (last lines)"; tail -n 12 "$APP/results.log"; }
     fi
+    [ -z "${SHM-}" ] || rm -rf "$SHM"
+    # A test that was skipped before it had a directory: nothing of it is there, and every mount of
+    # the machine would look like its own.
+    [[ ${DIR-} == /*/ce2e.* ]] || return 0
     local place
     for place in $(awk -v dir="$DIR/" 'index($2, dir) == 1 { print $2 }' /proc/mounts); do
         umount -l "$place"
     done
-    [ -z "${SHM-}" ] || rm -rf "$SHM"
     # A worker needs a moment to be gone after its agent.
-    [ -z "$DIR" ] || rm -rf "$DIR" 2>/dev/null || { pause; rm -rf "$DIR"; }
+    rm -rf "$DIR" 2>/dev/null || { pause; rm -rf "$DIR"; }
 }
 
 # ---- waiting
