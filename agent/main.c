@@ -35,6 +35,10 @@ static const char help[] =
     "  --http ADDR|off       probes and metrics (127.0.0.1:9090)\n"
     "  --control PATH        socket of the cohort command (RUN_DIR/control.sock)\n"
     "  --run-dir DIR  --state-dir DIR\n"
+    "  --fleet-name NAME     be one of a fleet of agents\n"
+    "  --fleet-join LIST     where others may be: ADDR:PORT, dns:NAME:PORT, file:PATH\n"
+    "  --fleet-secret-file FILE (cohort keygen)  --fleet-listen ADDR:PORT\n"
+    "  --fleet-advertise ADDR|$VARIABLE  --fleet-expected N\n"
     "  --log-format text|json  --log-level debug|info|warn|error\n"
     "  --worker-bin PATH  --php-dir DIR  --libphp PATH\n"
     "  --help  --version\n"
@@ -65,6 +69,12 @@ static const struct {
     {"run-dir", "run_dir"},
     {"state-dir", "state_dir"},
     {"drain-deadline", "drain_deadline"},
+    {"fleet-name", "fleet.name"},
+    {"fleet-expected", "fleet.expected"},
+    {"fleet-secret-file", "fleet.secret_file"},
+    {"fleet-join", "fleet.join"},
+    {"fleet-advertise", "fleet.advertise"},
+    {"fleet-listen", "fleet.listen"},
     {"log-format", "log.format"},
     {"log-level", "log.level"},
     {"worker-bin", "worker_bin"},
@@ -273,8 +283,9 @@ static int make_absolute(char *path, size_t size, struct co_err *err)
 
 static int make_paths_absolute(struct co_config *config, struct co_err *err)
 {
-    char *const paths[] = {config->run_dir, config->state_dir,  config->control,
-                           config->php_dir, config->worker_bin, config->libphp};
+    char *const paths[] = {config->run_dir,          config->state_dir,  config->control,
+                           config->php_dir,          config->worker_bin, config->libphp,
+                           config->fleet.secret_file};
     int code = CO_OK;
 
     for (size_t i = 0; code == CO_OK && i < sizeof paths / sizeof paths[0]; i++) {

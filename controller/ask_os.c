@@ -1,5 +1,6 @@
 #include "controller/ask_os.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,13 +50,47 @@ static int await(struct co_client *client, const char *id, co_ms timeout,
     }
 }
 
+static int read_key(const char *path, struct co_fleet_role_key *ret_key, struct co_err *err)
+{
+    char text[1024];
+    FILE *file;
+    size_t size;
+
+    if (path == NULL || path[0] == '\0') {
+        return co_err_set(err, CO_EUSAGE,
+                          "an agent elsewhere asks for the key of a role: --key FILE; whoever has "
+                          "the fleet's secret makes one with cohort keygen --role viewer");
+    }
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return co_err_sys(err, errno, "--key: open %s", path);
+    }
+    size = fread(text, 1, sizeof text, file);
+    fclose(file);
+    return co_fleet_role_key_read(text, size, ret_key, err) < 0 ? co_err_wrap(err, path) : 0;
+}
+
+static int open_client(const struct co_cli *cli, struct co_client **ret_client, struct co_err *err)
+{
+    struct co_fleet_role_key key;
+    int code;
+
+    if (cli->agent == NULL) {
+        return co_client_open(cli->control, ret_client, err);
+    }
+    code = read_key(cli->key, &key, err);
+    code = code < 0 ? code : co_client_open_remote(cli->agent, &key, ret_client, err);
+    explicit_bzero(&key, sizeof key);
+    return code;
+}
+
 static int exchange(const struct co_cli *cli, const char *op, const char *args,
                     struct co_cli_answer *ret_answer, struct co_err *err)
 {
     __attribute__((cleanup(co_client_free))) struct co_client *client = NULL;
     __attribute__((cleanup(free_text))) char *request = NULL;
     char id[40];
-    int code = co_client_open(cli->control, &client, err);
+    int code = open_client(cli, &client, err);
 
     if (code < 0) {
         return code;

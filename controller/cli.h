@@ -30,6 +30,12 @@ struct co_cli {
     const char *connection;
     const char *pool;
     const char *reason;
+    const char *agent; /* ADDR:PORT of a remote one, NULL: by the socket ... */
+    const char *key;   /* ... and the file with the key of a role. */
+    const char *role;
+    const char *secret_file;
+    const char *fleet_name;
+    bool fleet;
     const char *worker_bin;
     const char *php;
 
@@ -60,6 +66,7 @@ int co_cmd_failed_retry(struct co_cli *cli);
 int co_cmd_failed_forget(struct co_cli *cli);
 int co_cmd_config_check(struct co_cli *cli);
 int co_cmd_config_explain(struct co_cli *cli);
+int co_cmd_keygen(struct co_cli *cli);
 int co_cmd_doctor(struct co_cli *cli);
 
 #endif /* CO_CONTROLLER_CLI_H */

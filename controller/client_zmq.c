@@ -97,6 +97,78 @@ static int make_dealer(struct co_client *client, struct co_err *err)
                                                       : fail_zmq(err, "connect to", client->path);
 }
 
+static int set_keys(void *dealer, const struct co_fleet_role_key *key)
+{
+    char public[CO_FLEET_Z85_SIZE];
+    char private[CO_FLEET_Z85_SIZE];
+
+    return zmq_z85_encode(private, key->client, sizeof key->client) != NULL &&
+                   zmq_curve_public(public, private) == 0 &&
+                   zmq_setsockopt(dealer, ZMQ_CURVE_SERVERKEY, key->server, sizeof key->server) ==
+                       0 &&
+                   zmq_setsockopt(dealer, ZMQ_CURVE_PUBLICKEY, public, sizeof public) == 0 &&
+                   zmq_setsockopt(dealer, ZMQ_CURVE_SECRETKEY, private, sizeof private) == 0
+               ? 0
+               : CO_EIO;
+}
+
+static int make_remote(struct co_client *client, const char *address,
+                       const struct co_fleet_role_key *key, struct co_err *err)
+{
+    const int linger = 0;
+    const int64_t max = CO_CONTROL_MSG_MAX;
+    char endpoint[sizeof client->path + 8];
+
+    client->context = zmq_ctx_new();
+    client->dealer = client->context != NULL ? zmq_socket(client->context, ZMQ_DEALER) : NULL;
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", client->path);
+    if (client->dealer == NULL ||
+        zmq_setsockopt(client->dealer, ZMQ_LINGER, &linger, sizeof linger) != 0 ||
+        zmq_setsockopt(client->dealer, ZMQ_MAXMSGSIZE, &max, sizeof max) != 0 ||
+        set_keys(client->dealer, key) < 0) {
+        return fail_zmq(err, "start ZeroMQ for", client->path);
+    }
+    if (zmq_connect(client->dealer, endpoint) != 0) {
+        return co_err_set(err, CO_EUSAGE, "--agent: %s is no address: write ADDR:PORT", address);
+    }
+    return 0;
+}
+
+int co_client_open_remote(const char *address, const struct co_fleet_role_key *key,
+                          struct co_client **ret_client, struct co_err *err)
+{
+    struct co_client *client;
+    int code;
+
+    if (strlen(address) >= sizeof client->path) {
+        return co_err_set(err, CO_EUSAGE, "--agent: %.80s is no address", address);
+    }
+    client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        return co_err_set(err, CO_ENOMEM, "connect to %s: out of memory", address);
+    }
+    strcpy(client->path, address);
+    code = make_remote(client, address, key, err);
+    if (code < 0) {
+        co_client_free(&client);
+        return code;
+    }
+    *ret_client = client;
+    return 0;
+}
+
+int co_client_public(const uint8_t secret[CO_FLEET_SECRET_SIZE], char ret_public[CO_FLEET_Z85_SIZE],
+                     struct co_err *err)
+{
+    char private[CO_FLEET_Z85_SIZE];
+
+    if (zmq_z85_encode(private, secret, CO_FLEET_SECRET_SIZE) == NULL ||
+        zmq_curve_public(ret_public, private) != 0) {
+        return co_err_set(err, CO_EIO, "this ZeroMQ was built without CURVE");
+    }
+    return 0;
+}
+
 int co_client_open(const char *path, struct co_client **ret_client, struct co_err *err)
 {
     struct co_client *client;

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "proto/err.h"
+#include "proto/fleet_key.h"
 #include "proto/time.h"
 
 struct co_client;
@@ -15,6 +16,17 @@ struct co_client;
  *
  * Errors: CO_EUNREACHABLE with what to do about it; CO_EIO, CO_ENOMEM. */
 int co_client_open(const char *path, struct co_client **ret_client, struct co_err *err);
+
+/* Connect to an agent at its fleet address, ADDR:PORT, with the key of a role. Nobody is asked
+ * whether it is there: a wrong key and no agent look alike, as no answer.
+ *
+ * Errors: CO_EUSAGE (address), CO_EIO, CO_ENOMEM. */
+int co_client_open_remote(const char *address, const struct co_fleet_role_key *key,
+                          struct co_client **ret_client, struct co_err *err);
+
+/* The public key that belongs to a secret one, as ZeroMQ writes it. Error: CO_EIO. */
+int co_client_public(const uint8_t secret[CO_FLEET_SECRET_SIZE], char ret_public[CO_FLEET_Z85_SIZE],
+                     struct co_err *err);
 
 /* The agent's pid, 0 when it cannot be seen from here. */
 pid_t co_client_pid(const struct co_client *client);

@@ -39,6 +39,11 @@ enum {
     OPT_CONNECTION,
     OPT_POOL,
     OPT_REASON,
+    OPT_AGENT,
+    OPT_KEY,
+    OPT_ROLE,
+    OPT_SECRET_FILE,
+    OPT_FLEET_NAME,
     OPT_WORKER_BIN,
     OPT_PHP,
 };
@@ -53,6 +58,10 @@ static const struct option_row {
     {"control", OPT_CONTROL, "PATH",
      "the agent's socket (COHORT_CONTROL, else by the run directory)", true},
     {"run-dir", OPT_RUN_DIR, "DIR", "the agent's run directory (COHORT_RUN_DIR)", true},
+    {"agent", OPT_AGENT, "ADDR:PORT", "an agent elsewhere, at its fleet address (COHORT_AGENT)",
+     true},
+    {"key", OPT_KEY, "FILE", "the key of a role for it (COHORT_KEY); cohort keygen makes one",
+     true},
     {"json", OPT_JSON, NULL, "print JSON with a \"schema\" number", true},
     {"timeout", OPT_TIMEOUT, "TIME", "wait so long for the agent: 5s, 2m (default 30s)", true},
     {"no-color", OPT_NO_COLOR, NULL, "no colors (as NO_COLOR in the environment)", true},
@@ -68,6 +77,9 @@ static const struct option_row {
     {"reason", OPT_REASON, "TEXT", "why, for those who find it so", false},
     {"connection", OPT_CONNECTION, "NAME", "the queue connection (default: the application's)",
      false},
+    {"role", OPT_ROLE, "ROLE", "viewer or operator", false},
+    {"secret-file", OPT_SECRET_FILE, "FILE", "the fleet's secret", false},
+    {"fleet-name", OPT_FLEET_NAME, "NAME", "the fleet's name, as its agents have it", false},
     {"worker-bin", OPT_WORKER_BIN, "PATH", "cohort-worker (default: the one beside cohort)", false},
     {"php", OPT_PHP, "PATH", "PHP of the command line (default: php in PATH)", false},
 };
@@ -312,6 +324,22 @@ static const struct command {
      "\n"
      "  cohort config explain\n"
      "  cohort config explain cohort.yaml --json\n"},
+    {"keygen",
+     "[FILE]",
+     "make the secret of a fleet, or a role's key",
+     co_cmd_keygen,
+     0,
+     1,
+     {OPT_ROLE, OPT_SECRET_FILE, OPT_FLEET_NAME},
+     "Without --role: a new secret; every agent of the fleet reads it from fleet.secret_file. To\n"
+     "change it, put the new one below the old in every agent's file, then above it, then remove\n"
+     "the old, restarting the agents one by one each time. With --role: a key for people, who may\n"
+     "look (viewer) or look and act (operator) with --agent and --key, without the secret. It is\n"
+     "written to FILE (mode 0400; one that exists is left alone), else to standard output.\n"
+     "\n"
+     "  cohort keygen /etc/cohort/secret\n"
+     "  cohort keygen --role viewer --secret-file /etc/cohort/secret --fleet-name shop viewer.key\n"
+     "  cohort status --agent 10.0.0.7:7946 --key viewer.key\n"},
     {"doctor",
      "",
      "PHP, OPcache, extensions, unserved queues",
@@ -615,6 +643,21 @@ static int take_option(struct co_cli *cli, struct places *places, int id)
     case OPT_CONNECTION:
         cli->connection = optarg;
         break;
+    case OPT_AGENT:
+        cli->agent = optarg;
+        break;
+    case OPT_KEY:
+        cli->key = optarg;
+        break;
+    case OPT_ROLE:
+        cli->role = optarg;
+        break;
+    case OPT_SECRET_FILE:
+        cli->secret_file = optarg;
+        break;
+    case OPT_FLEET_NAME:
+        cli->fleet_name = optarg;
+        break;
     case OPT_WORKER_BIN:
         cli->worker_bin = optarg;
         break;
@@ -684,6 +727,16 @@ static void choose_control(const struct places *places, char *buf, size_t size)
     }
 }
 
+/* A socket named on the command line wins over an agent named in the environment. */
+static void choose_agent(const struct places *places, struct co_cli *cli)
+{
+    if (cli->agent == NULL && places->control == NULL && places->run_dir == NULL) {
+        cli->agent = getenv("COHORT_AGENT");
+    }
+    cli->agent = cli->agent != NULL && cli->agent[0] != '\0' ? cli->agent : NULL;
+    cli->key = cli->key != NULL ? cli->key : getenv("COHORT_KEY");
+}
+
 static int check_operands(const struct command *command, const struct co_cli *cli)
 {
     if (cli->argc >= command->min && cli->argc <= command->max) {
@@ -723,6 +776,7 @@ static int run_command(const struct command *command, int argc, char **argv, str
         return code;
     }
     choose_control(places, cli->control, sizeof cli->control);
+    choose_agent(places, cli);
     return command->function(cli);
 }
 

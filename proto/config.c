@@ -14,6 +14,12 @@ const struct co_config_variable co_config_variables[] = {
     {"COHORT_RUN_DIR", "run_dir"},
     {"COHORT_STATE_DIR", "state_dir"},
     {"COHORT_DRAIN_DEADLINE", "drain_deadline"},
+    {"COHORT_FLEET_NAME", "fleet.name"},
+    {"COHORT_FLEET_EXPECTED", "fleet.expected"},
+    {"COHORT_FLEET_SECRET_FILE", "fleet.secret_file"},
+    {"COHORT_FLEET_JOIN", "fleet.join"},
+    {"COHORT_FLEET_ADVERTISE", "fleet.advertise"},
+    {"COHORT_FLEET_LISTEN", "fleet.listen"},
     {"COHORT_LOG_FORMAT", "log.format"},
     {"COHORT_LOG_LEVEL", "log.level"},
     {NULL, NULL},
@@ -298,12 +304,38 @@ static int finish_control(struct co_config *config, struct co_err *err)
     return 0;
 }
 
+/* The fleet's name is in its keys and in every message; without one there is no fleet. */
+static int finish_fleet(struct co_config *config, struct co_err *err)
+{
+    struct co_fleet_config *fleet = &config->fleet;
+    bool any = fleet->expected > 0 || fleet->secret_file[0] != '\0' || fleet->join[0] != '\0' ||
+               fleet->advertise[0] != '\0' || fleet->listen[0] != '\0';
+
+    if (fleet->name[0] == '\0') {
+        return !any ? 0
+                    : co_err_set(err, CO_ECONFIG,
+                                 "fleet.name: a fleet needs a name, the same on all its agents: "
+                                 "shop-production");
+    }
+    if (!co_config_keys_name_ok(fleet->name)) {
+        return co_err_set(err, CO_ECONFIG,
+                          "fleet.name: \"%.60s\": a name is made of a-z, 0-9, _ and -",
+                          fleet->name);
+    }
+    if (fleet->listen[0] == '\0') {
+        strcpy(fleet->listen, fleet->secret_file[0] != '\0' ? "0.0.0.0:7946" : "127.0.0.1:7946");
+        co_config_keys_origin(config, "", "fleet.listen", 0)->from = CO_FROM_DERIVED;
+    }
+    return 0;
+}
+
 int co_config_finish(struct co_config *config, bool is_root, const char *runtime_dir,
                      const char *state_home, const char *home, struct co_err *err)
 {
     int code = finish_apps(config, err);
 
     code = code < 0 ? code : finish_pools(config, err);
+    code = code < 0 ? code : finish_fleet(config, err);
     code = code < 0 ? code : finish_dirs(config, is_root, runtime_dir, state_home, home, err);
     return code < 0 ? code : finish_control(config, err);
 }

@@ -104,7 +104,17 @@ struct co_config_origin {
     uint32_t line; /* In the file. */
 };
 
-#define CO_CONFIG_KEYS_MAX 40
+#define CO_CONFIG_KEYS_MAX 64
+/* The agents that share their queues' workers; name "" = no fleet, this agent is alone. */
+struct co_fleet_config {
+    char name[CO_NAME_SIZE];
+    uint32_t expected; /* Agents there are meant to be; strict splits need it. 0: unknown. */
+    char secret_file[CO_PATH_SIZE];
+    char join[CO_TEXT_SIZE];      /* Comma list: ADDR:PORT, dns:NAME:PORT, file:PATH. */
+    char advertise[CO_NAME_SIZE]; /* ADDR, ADDR:PORT or $VARIABLE; "": what listen says. */
+    char listen[CO_NAME_SIZE];    /* ADDR:PORT. */
+};
+
 #define CO_CONFIG_INSTANCES (CO_POOLS_MAX + 1) /* The last is pool_template's. */
 
 struct co_config {
@@ -119,6 +129,7 @@ struct co_config {
     co_ms drain_deadline;          /* 0: none. */
     enum co_log_format log_format;
     enum co_log_level log_level;
+    struct co_fleet_config fleet;
     uint32_t n_apps;
     struct co_app_config apps[CO_APPS_MAX];
     uint32_t n_pools;
@@ -143,8 +154,8 @@ int co_config_parse_yaml(struct co_config *config, const char *path, const char 
                          struct co_err *err);
 
 /* Set one value as the environment does, strictly: "admin.http", "admin.control", "run_dir",
- * "state_dir", "drain_deadline", "log.format", "log.level", "worker_bin", "php_dir", "libphp"; and
- * of every pool, those to come included: "pool.queue", "pool.workers", "pool.claim",
+ * "state_dir", "drain_deadline", "fleet.*", "log.format", "log.level", "worker_bin", "php_dir",
+ * "libphp"; and of every pool, those to come included: "pool.queue", "pool.workers", "pool.claim",
  * "pool.connection", "pool.force", "pool.memory", "pool.max_payload", "pool.kill_grace",
  * "job.timeout", "job.tries", "job.backoff", "job.memory", "job.on_lost".
  *

@@ -48,6 +48,17 @@ static const struct key keys[] = {
     {"drain_deadline", SCOPE_TOP, 0, 0, IN(co_config, drain_deadline), TYPE(ms, .min = 0)},
     {"log.format", SCOPE_TOP, 0, 0, IN(co_config, log_format), TYPE(word, .words = formats)},
     {"log.level", SCOPE_TOP, 0, 0, IN(co_config, log_level), TYPE(word, .words = levels)},
+    {"fleet.name", SCOPE_TOP, 0, 0, IN(co_config, fleet.name),
+     TYPE(text, SIZE(co_config, fleet.name))},
+    {"fleet.expected", SCOPE_TOP, 0, 0, IN(co_config, fleet.expected), TYPE(count, .max = 256)},
+    {"fleet.secret_file", SCOPE_TOP, 0, 0, IN(co_config, fleet.secret_file),
+     TYPE(path, SIZE(co_config, fleet.secret_file))},
+    {"fleet.join", SCOPE_TOP, 0, 1, IN(co_config, fleet.join),
+     TYPE(queue, SIZE(co_config, fleet.join))},
+    {"fleet.advertise", SCOPE_TOP, 0, 0, IN(co_config, fleet.advertise),
+     TYPE(text, SIZE(co_config, fleet.advertise))},
+    {"fleet.listen", SCOPE_TOP, 0, 0, IN(co_config, fleet.listen),
+     TYPE(text, SIZE(co_config, fleet.listen))},
     {"worker_bin", SCOPE_TOP, 1, 0, IN(co_config, worker_bin),
      TYPE(path, SIZE(co_config, worker_bin))},
     {"php_dir", SCOPE_TOP, 1, 0, IN(co_config, php_dir), TYPE(path, SIZE(co_config, php_dir))},
@@ -104,7 +115,6 @@ static const struct {
     enum scope scope;
     const char *why;
 } refused[] = {
-    {"fleet", SCOPE_TOP, "the fleet comes with a later version; remove the key"},
     {"policies", SCOPE_TOP,
      "policies come with a later version: set queue, workers and job of the pool instead, and "
      "remove the key"},

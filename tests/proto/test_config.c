@@ -205,7 +205,7 @@ static void bad_values_are_refused_by_their_key(void **state)
         {"log.level", "warning", "log.level: \"warning\" is not known here", "log.level"},
         {"pool.mode", "worker", "pool.mode: \"worker\" is not supported: HTTP pools", "pool.mode"},
         {"pool.name", "x", "pool.name: no such key", "pool.name: no such key"},
-        {"fleet.name", "x", "fleet.name: no such key", "fleet.name: no such key"},
+        {"fleet.nome", "x", "fleet.nome: no such key", "fleet.nome: no such key"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {

@@ -197,7 +197,8 @@ static void unknown_and_repeated_keys_are_refused(void **state)
 {
     static const struct refusal rows[] = {
         {APP "quue: x\n", 2,
-         "quue: unknown key; known here: admin, run_dir, state_dir, drain_deadline, log, apps, "
+         "quue: unknown key; known here: admin, run_dir, state_dir, drain_deadline, log, fleet, "
+         "apps, "
          "pools"},
         {APP "\nlog:\n  format: json\n  colour: red\n", 5,
          "log.colour: unknown key; known here: format, level"},
@@ -231,8 +232,9 @@ static void unknown_and_repeated_keys_are_refused(void **state)
 static void what_comes_later_is_refused_by_name(void **state)
 {
     static const struct refusal rows[] = {
-        {APP "fleet: { name: shop }\n", 2, "fleet: the fleet comes with a later version"},
-        {APP "fleet:\n  join: [a]\n", 3, "fleet: the fleet comes with a later version"},
+        {APP "fleet: { nome: shop }\n", 2, "fleet.nome: unknown key"},
+        {APP "fleet: shop\n", 2, "fleet: keys belong below it"},
+        {APP "fleet: { expected: 257 }\n", 2, "fleet.expected: "},
         {APP "policies: [/etc/cohort/policies]\n", 2,
          "policies: policies come with a later version"},
         {APP "policies: [{ queue: a }]\n", 2, "policies: policies come with a later version"},
