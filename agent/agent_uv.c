@@ -565,6 +565,9 @@ static int start(struct co_agent *agent, struct co_err *err)
     if (code == CO_OK) {
         code = co_requests_open(agent, err);
     }
+    if (code == CO_OK && agent->config.fleet.name[0] != '\0') {
+        code = co_fleet_uv_open(agent, &agent->fleet, err);
+    }
     return code;
 }
 
@@ -579,6 +582,7 @@ static void finish(struct co_agent *agent)
     co_sources_close(agent);
     co_admin_close(&agent->admin);
     co_requests_close(agent);
+    co_fleet_uv_close(&agent->fleet);
     uv_run(&agent->loop, UV_RUN_NOWAIT); /* Let the closed handles go. */
 }
 

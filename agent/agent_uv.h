@@ -7,6 +7,7 @@
  *     upkeep_uv.c    by the clock: memory, pauses and switches, slow log, notes for state.db
  *     trace_uv.c     the PHP stack of a running worker
  *     sources_uv.c   turns, wake-ups by inotify, what the application said of its queues
+ *     fleet_uv.c     the others of the fleet
  *     requests_uv.c  the control socket and questions to the application
  *     overview.c     the view (pure)
  *
@@ -24,6 +25,7 @@
 #include "agent/cgroup_os.h"
 #include "agent/control_uv.h"
 #include "agent/core.h"
+#include "agent/fleet_uv.h"
 #include "agent/proc_os.h"
 #include "agent/serve.h"
 #include "agent/source_sqlite.h"
@@ -207,6 +209,7 @@ struct co_agent {
     struct co_ask asks[CO_ASKS_MAX];
     struct co_admin *admin;
     struct co_control_uv *control;
+    struct co_fleet *fleet; /* NULL: alone. */
     struct co_view view;
     struct co_hist loop_lag;
     uint64_t log_messages[4];
@@ -311,6 +314,8 @@ int co_sources_open(struct co_agent *agent, struct co_err *err);
 /* ---- requests_uv.c ---- */
 int co_requests_open(struct co_agent *agent, struct co_err *err);
 void co_requests_close(struct co_agent *agent);
+/* A question that came over the fleet's wire; its sender's role says what it may ask. */
+void co_requests_remote(struct co_agent *agent, const struct co_mesh_message *message);
 void co_requests_ask(struct co_agent *agent, uint32_t pool, const char *name, const char *body,
                      co_answer *answer, void *context);
 void co_requests_reply(struct co_agent *agent, uint32_t pool, uint64_t ticket, bool ok,

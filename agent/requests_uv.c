@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/agent_uv.h"
+#include "proto/peers.h"
 #include "proto/report.h"
 
 #define ASK_TIMEOUT 30000
@@ -149,22 +150,27 @@ struct request {
     struct co_control_peer peer;
     char id[40];
     bool doctor;
+    bool remote; /* Came over the mesh, and is answered there. */
 };
 
-static void send_text(struct co_agent *agent, const struct co_control_peer *peer, char *text)
+static void send_text(struct co_agent *agent, const struct request *request, char *text)
 {
+    struct co_mesh_peer peer = {.size = request->peer.size};
     struct co_err err;
 
-    if (text != NULL && agent->control != NULL) {
+    if (text != NULL && request->remote && agent->fleet != NULL) {
+        memcpy(peer.id, request->peer.id, sizeof peer.id);
+        co_fleet_uv_reply(agent->fleet, &peer, text);
+    } else if (text != NULL && !request->remote && agent->control != NULL) {
         /* Who does not wait for the answer has lost it. */
-        co_control_uv_send(agent->control, peer, text, &err);
+        co_control_uv_send(agent->control, &request->peer, text, &err);
     }
     free(text);
 }
 
 static void answer_data(struct co_agent *agent, const struct request *request, char *data)
 {
-    send_text(agent, &request->peer,
+    send_text(agent, request,
               data != NULL ? co_control_answer(request->id, data)
                            : co_control_error(request->id, "failed", "out of memory"));
     free(data);
@@ -173,7 +179,7 @@ static void answer_data(struct co_agent *agent, const struct request *request, c
 static void answer_error(struct co_agent *agent, const struct request *request, const char *code,
                          const char *message)
 {
-    send_text(agent, &request->peer, co_control_error(request->id, code, message));
+    send_text(agent, request, co_control_error(request->id, code, message));
 }
 
 static void from_application(struct co_agent *agent, void *context, bool ok, const char *json)
@@ -185,7 +191,7 @@ static void from_application(struct co_agent *agent, void *context, bool ok, con
     if (request->doctor) {
         answer_data(agent, request, co_report_doctor(co_agent_view(agent), ok ? json : NULL));
     } else if (ok) {
-        send_text(agent, &request->peer, co_control_answer(request->id, json));
+        send_text(agent, request, co_control_answer(request->id, json));
     } else {
         co_json_get_string(json, "code", code, sizeof code);
         if (!co_json_get_string(json, "error", error, sizeof error)) {
@@ -409,7 +415,7 @@ static void on_traced(struct co_agent *agent, void *context, const char *text)
     struct request *request = context;
 
     if (text[0] == '{') {
-        send_text(agent, &request->peer, co_control_answer(request->id, text));
+        send_text(agent, request, co_control_answer(request->id, text));
     } else {
         answer_error(agent, request, "failed", text);
     }
@@ -526,6 +532,20 @@ static bool serve_workers(struct co_agent *agent, const struct request *request,
     return false;
 }
 
+static void list_peers(struct co_agent *agent, const struct request *request)
+{
+    static struct co_peers peers;
+
+    if (agent->fleet == NULL) {
+        answer_error(agent, request, "not_found",
+                     "this agent is in no fleet; fleet.name in its configuration makes it one of "
+                     "several");
+        return;
+    }
+    co_fleet_uv_peers(agent->fleet, &peers);
+    answer_data(agent, request, co_peers_to_json(&peers));
+}
+
 static void serve(struct co_agent *agent, const struct request *request, const char *op,
                   const char *args)
 {
@@ -537,6 +557,8 @@ static void serve(struct co_agent *agent, const struct request *request, const c
         answer_data(agent, request,
                     co_view_to_json(co_agent_view(agent), co_json_get_bool(args, "workers", true),
                                     co_json_get_bool(args, "queues", true)));
+    } else if (strcmp(op, "peers") == 0) {
+        list_peers(agent, request);
     } else if (strcmp(op, "config") == 0) {
         answer_data(agent, request, co_config_to_json(&agent->config));
     } else if (strcmp(op, "drain") == 0) {
@@ -559,22 +581,60 @@ static void serve(struct co_agent *agent, const struct request *request, const c
     }
 }
 
-static void on_request(void *arg, const struct co_control_peer *peer, const char *data, size_t size)
+/* What looks and changes nothing. */
+static bool is_look(const char *op)
 {
-    struct co_agent *agent = arg;
+    static const char *const looks[] = {"ping",        "status",     "peers",  "exits",
+                                        "slow",        "minutes",    "config", "doctor",
+                                        "failed.list", "failed.show"};
+
+    for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
+        if (strcmp(op, looks[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void on_message(struct co_agent *agent, struct request *request, enum co_fleet_role role,
+                       const char *data, size_t size)
+{
     struct co_control_request read;
-    struct request request = {.peer = *peer};
     struct co_err err;
     int code = co_control_request_read(data, size, &read, &err);
 
-    memcpy(request.id, read.id, sizeof request.id);
+    memcpy(request->id, read.id, sizeof request->id);
     if (code < 0) {
-        answer_error(agent, &request, code == CO_EVERSION ? "version" : "malformed", err.msg);
+        answer_error(agent, request, code == CO_EVERSION ? "version" : "malformed", err.msg);
         return;
     }
-    serve(agent, &request, read.op, read.args);
+    if (role == CO_FLEET_ROLE_VIEWER && !is_look(read.op)) {
+        co_agent_log(agent, CO_LOG_WARN, CO_FIELDS("op", read.op),
+                     "refused: the key of a viewer may look, not act");
+        answer_error(agent, request, "denied",
+                     "this key is a viewer's and may only look; an operator's may act (cohort "
+                     "keygen --role operator)");
+    } else {
+        serve(agent, request, read.op, read.args);
+    }
     co_control_request_done(&read);
     co_agent_step(agent);
+}
+
+static void on_request(void *arg, const struct co_control_peer *peer, const char *data, size_t size)
+{
+    struct request request = {.peer = *peer};
+
+    /* The socket is for its owner alone, who may do everything. */
+    on_message(arg, &request, CO_FLEET_ROLE_OPERATOR, data, size);
+}
+
+void co_requests_remote(struct co_agent *agent, const struct co_mesh_message *message)
+{
+    struct request request = {.remote = true, .peer = {.size = message->peer.size}};
+
+    memcpy(request.peer.id, message->peer.id, sizeof message->peer.id);
+    on_message(agent, &request, message->role, (const char *)message->data, message->size);
 }
 
 int co_requests_open(struct co_agent *agent, struct co_err *err)

@@ -66,6 +66,7 @@ int co_cmd_failed_retry(struct co_cli *cli);
 int co_cmd_failed_forget(struct co_cli *cli);
 int co_cmd_config_check(struct co_cli *cli);
 int co_cmd_config_explain(struct co_cli *cli);
+int co_cmd_peers(struct co_cli *cli);
 int co_cmd_keygen(struct co_cli *cli);
 int co_cmd_doctor(struct co_cli *cli);
 

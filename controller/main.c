@@ -324,6 +324,19 @@ static const struct command {
      "\n"
      "  cohort config explain\n"
      "  cohort config explain cohort.yaml --json\n"},
+    {"peers",
+     "",
+     "the other agents of the fleet, and who was refused",
+     co_cmd_peers,
+     0,
+     0,
+     {0},
+     "STATE is alive, suspect (silent for 1.5 s) or dead (2.5 s). Refused are keys that are "
+     "nobody's,\n"
+     "handshakes with another secret or fleet name, messages that are none, and claimed ids.\n"
+     "\n"
+     "  cohort peers\n"
+     "  cohort peers --json | jq '[.peers[] | select(.state == \"alive\")] | length'\n"},
     {"keygen",
      "[FILE]",
      "make the secret of a fleet, or a role's key",

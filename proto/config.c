@@ -323,7 +323,8 @@ static int finish_fleet(struct co_config *config, struct co_err *err)
                           fleet->name);
     }
     if (fleet->listen[0] == '\0') {
-        strcpy(fleet->listen, fleet->secret_file[0] != '\0' ? "0.0.0.0:7946" : "127.0.0.1:7946");
+        snprintf(fleet->listen, sizeof fleet->listen, "%s",
+                 fleet->secret_file[0] != '\0' ? "0.0.0.0:7946" : "127.0.0.1:7946");
         co_config_keys_origin(config, "", "fleet.listen", 0)->from = CO_FROM_DERIVED;
     }
     return 0;

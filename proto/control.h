@@ -26,6 +26,7 @@
  *     exits         {}                                  {exits:[…]}  why workers ended
  *     slow          {}                                  {slow:[…]}
  *     minutes       {}                                  {minutes:[…]}
+ *     peers         –                                   the fleet (peers.h)
  *     config        –                                   effective configuration, with origins
  *
  * push, failed.* and the php and app parts of doctor are answered by the application itself,
