@@ -51,7 +51,9 @@ enum co_coord_event_type {
     CO_COORD_LINK_DOWN, /* A peer's connection has ended. */
     CO_COORD_QUEUE,     /* A queue's policy, first or changed. */
     CO_COORD_UNQUEUE,   /* The queue is served no more. */
-    CO_COORD_LOAD,      /* This agent's numbers on a queue. Send them when they change. */
+    CO_COORD_LOAD,      /* This agent's numbers on a queue. Send them when they change, and at once
+                         * after a LIMIT that is lower or a FENCE: till then the fleet takes it
+                         * that all that was allowed before still runs. */
     CO_COORD_TARGET,    /* The scaler's word on a queue this agent owns. */
     CO_COORD_OVERRIDE,  /* An operator's word, given here or read from state.db or the source. */
     CO_COORD_DRAIN,     /* Own nothing and take no share from now on. */
@@ -175,6 +177,7 @@ struct co_coord_queue {
 
     /* As a member. */
     uint32_t limit;   /* What this agent may run: told by CO_COORD_LIMIT. */
+    uint32_t unsure;  /* Run at most, from before the limit fell, until a LOAD says better. */
     co_ms report_due; /* UINT64_MAX: nobody to report to. */
     co_ms reported_at;
     bool report_urgent;

@@ -133,7 +133,8 @@ enum co_members_heard co_members_hear(struct co_members *members, const struct c
         meet(&members->at[slot], msg);
     }
     struct co_member *member = &members->at[slot];
-    if (msg->incarnation < member->incarnation) {
+    if (msg->incarnation < member->incarnation &&
+        (link == 0 || member->state != CO_MEMBER_DEAD || holds_id(member, now))) {
         return link != 0 && link == member->link ? CO_MEMBERS_STALE
                : holds_id(member, now)           ? CO_MEMBERS_CLAIMED
                                                  : CO_MEMBERS_STALE;
@@ -141,7 +142,7 @@ enum co_members_heard co_members_hear(struct co_members *members, const struct c
     if (!is_new && link != 0 && member->link != link && holds_id(member, now)) {
         return CO_MEMBERS_CLAIMED;
     }
-    if (msg->incarnation > member->incarnation) {
+    if (msg->incarnation != member->incarnation) {
         *ret_was = member->incarnation;
         meet(member, msg);
         is_new = true;
@@ -267,7 +268,9 @@ size_t co_members_targets(struct co_members *members, uint16_t slots[CO_MEMBERS_
     for (size_t looked = 0; looked < members->n && n < due; looked++) {
         members->next_target = (members->next_target + 1) % members->n;
         uint16_t slot = (uint16_t)members->next_target;
-        if (slot != 0 && co_members_is_alive(members, slot)) {
+        /* The dead too: a partition that heals must be found out. */
+        if (slot != 0 && members->at[slot].state != CO_MEMBER_FREE &&
+            members->at[slot].state != CO_MEMBER_LEFT) {
             slots[n++] = slot;
         }
     }
