@@ -52,6 +52,16 @@ wanted() { [ -z "$only" ] || [[ $only == *,$1,* ]]; }
 note_failed() { printf '%s\n' "$*" >>"$logs/failed"; }
 note_skipped() { printf '%s\n' "$*" >>"$logs/skipped"; }
 
+# limit SECONDS COMMAND...: what hangs is ended and has failed; a stage waits for nothing for ever.
+limit() {
+    local seconds=$1 status=0
+    [ -z "$full" ] || seconds=$((seconds * 4))
+    shift
+    timeout -k 30 "$seconds" "$@" || status=$?
+    [ "$status" != 124 ] && [ "$status" != 137 ] || printf 'ended: not through after %d s: %s\n' "$seconds" "$1"
+    return $status
+}
+
 # stage NAME COMMAND...: run it, say how long it took.
 stage() {
     local name=$1 begin=$SECONDS
@@ -104,7 +114,7 @@ run_ctest() {
     local name=$1 dir=$2 log=$logs/ctest-$1.log status bad total
     shift 2
     built "$dir" || return 1
-    ctest --test-dir "$dir" -j 2 --output-on-failure --no-tests=error "$@" >"$log" 2>&1 </dev/null
+    limit 600 ctest --test-dir "$dir" -j 2 --timeout 300 --output-on-failure --no-tests=error "$@" >"$log" 2>&1 </dev/null
     status=$?
     total=$(sed -nE 's/.* tests failed out of ([0-9]+)$/\1/p' "$log")
     bad=$(sed -nE 's/.*, ([0-9]+) tests failed out of.*/\1/p' "$log")
@@ -128,7 +138,7 @@ run_bats() {
     shift 5
     log=$logs/bats-${name// /-}.tap
     COHORT_BIN=$bin COHORT_E2E_LARAVEL=$laravel COHORT_E2E_SLOW=$slow \
-        bats --tap --print-output-on-failure -j "$jobs" "$@" >"$log" 2>&1 </dev/null
+        limit 1500 bats --tap --print-output-on-failure -j "$jobs" "$@" >"$log" 2>&1 </dev/null
     out=$(grep -cE '^ok .* # skip' "$log")
     good=$(($(grep -cE '^ok ' "$log") - out))
     bad=$(grep -cE '^not ok ' "$log")
@@ -174,7 +184,7 @@ run_fuzz_long() {
 }
 
 run_quickstart() {
-    "$root/deploy/quickstart.sh" >"$logs/quickstart.log" 2>&1 </dev/null || {
+    limit 300 "$root/deploy/quickstart.sh" >"$logs/quickstart.log" 2>&1 </dev/null || {
         tail -n 30 "$logs/quickstart.log"
         return 1
     }
@@ -185,7 +195,7 @@ run_quickstart() {
 # The PHP package on real Laravels, without the agent.
 run_php() {
     local log=$logs/php.log status counts
-    COHORT_TEST_LARAVEL12=$build/probe-12 php "$here/php/run.php" >"$log" 2>&1 </dev/null
+    COHORT_TEST_LARAVEL12=$build/probe-12 limit 600 php "$here/php/run.php" >"$log" 2>&1 </dev/null
     status=$?
     counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
     passed=$((passed + $(sed -nE 's/^([0-9]+) passed.*/\1/p' <<<"${counts:-0 passed}")))
@@ -196,7 +206,7 @@ run_php() {
     return "$status"
 }
 
-# Processes of our programs that nobody ended.
+# Processes of our programs that nobody ended: named, and ended by pid.
 leftovers() {
     local exe path found=''
     for exe in /proc/[0-9]*/exe; do
@@ -208,6 +218,7 @@ leftovers() {
             ;;
         esac
     done
+    [ -z "$found" ] || kill -KILL $found 2>/dev/null
     [ -z "$found" ]
 }
 
@@ -232,13 +243,13 @@ if [ -n "$full" ]; then
     for round in 1 2 3; do
         for laravel in $laravels; do
             stage "e2e-asan $round" run_e2e "asan $round" "$build/asan/bin" "$laravel" 3
-            stage "e2e-plain $round" run_e2e "plain $round" "$build/bin" "$laravel" 1
+            stage "e2e-plain $round" run_e2e "plain $round" "$build/bin" "$laravel" 3
         done
     done
 else
     # Each Laravel once, each build once; --full crosses them.
     stage e2e-asan run_e2e asan "$build/asan/bin" 8.83 3
-    stage e2e-plain run_e2e plain "$build/bin" "${laravels##* }" 1
+    stage e2e-plain run_e2e plain "$build/bin" "${laravels##* }" 3
     note_skipped "the full tier: both Laravels on both builds, repeats, long fuzzing (tests/run.sh --full)"
 fi
 [ -z "$only" ] || note_skipped "stages other than ${only//,/ }(--only)"

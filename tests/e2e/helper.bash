@@ -3,7 +3,7 @@
 #
 #     COHORT_BIN           where cohortd, cohort and cohort-worker are (default build/bin)
 #     COHORT_E2E_LARAVEL   8.83 or 12
-#     COHORT_E2E_SLOW      factor on all deadlines (sanitised builds)
+#     COHORT_E2E_SLOW      factor on all deadlines (sanitised builds, slow machines)
 
 ROOT=$(cd "${BATS_TEST_DIRNAME:-.}/../.." && pwd)
 BIN=${COHORT_BIN:-$ROOT/build/bin}

@@ -344,7 +344,7 @@ PHP
 recycles() { # REASON COUNT LINE...
     app_php <<'PHP'
 Illuminate\Support\Facades\DB::transaction(function () {
-    for ($i = 1; $i <= 60; $i++) dispatch(probe("$i", ['nap:5']));
+    for ($i = 1; $i <= 60; $i++) dispatch(probe("$i", ['nap:40']));
 });
 PHP
     pool_config "${@:3}"
@@ -422,12 +422,12 @@ PHP
     echo old >"$APP/code.txt"
     app_php <<'PHP'
 Illuminate\Support\Facades\DB::transaction(function () {
-    for ($i = 1; $i <= 400; $i++) dispatch(probe("$i", ['code+nap:10']));
+    for ($i = 1; $i <= 400; $i++) dispatch(probe("$i", ['code+nap:40']));
 });
 PHP
     pool_config 'workers: 3'
     start_pool
-    wait_for 10 noted end 60
+    wait_for 10 noted end 20
     echo new >"$APP/code.txt"
     kill -USR2 "$AGENT"
     for n in $(seq 400); do
