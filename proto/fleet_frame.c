@@ -247,8 +247,10 @@ static void put(struct out *out, const void *data, size_t size)
         out->full = true;
         return;
     }
-    memcpy(out->buf + out->len, data, size);
-    out->len += size;
+    if (size > 0) { /* data may be NULL then, which memcpy may not be given. */
+        memcpy(out->buf + out->len, data, size);
+        out->len += size;
+    }
 }
 
 static void put_value(struct out *out, uint8_t tag, const void *data, size_t size)
