@@ -35,7 +35,7 @@ Wire::$prepare = static function (array $message): array {
         foreach ($properties as $name => $value) {
             $job->{$name} = $value;
         }
-        $queue = app('queue')->connection('database');
+        $queue = app('queue')->connection($message['connection'] === 'redis' ? 'redis' : 'database');
         $create = fn (): string => $this->createPayload($job, 'default');
         $message['payload'] = Closure::bind($create, $queue, $queue::class)();
         if (isset($message['uuid'])) {

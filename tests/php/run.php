@@ -13,6 +13,7 @@ declare(strict_types=1);
 namespace Cohort\Tests;
 
 require __DIR__ . '/Bench.php';
+require __DIR__ . '/RedisServer.php';
 
 final class Failure extends \Exception
 {
@@ -76,7 +77,7 @@ foreach (laravels() as $label => $autoload) {
                 }
             });
         };
-        foreach (['laravel', 'limits', 'bookkeeper', 'features'] as $file) {
+        foreach (['laravel', 'limits', 'bookkeeper', 'features', 'redis'] as $file) {
             require __DIR__ . "/cases/{$file}.php";
         }
     })((string) $label, static fn (): Bench => Bench::laravel((string) $label, $autoload));

@@ -200,7 +200,7 @@ $story('config tells every connection or why not', static function (Bench $app):
     contains('in memory', $by['memory']['refused']);
     contains('/nonexistent/x.sqlite does not exist', $by['missing']['refused']);
     contains('mysql', $by['mysql']['refused']);
-    contains('Redis queues come with a later version of Cohort', $by['redis']['refused']);
+    same([null, 'fixture_'], [$by['redis']['refused'], $by['redis']['redis']['prefix']]);
     contains('QUEUE_CONNECTION=database', $by['sync']['refused']);
     contains('strange', $by['strange']['refused']);
 });

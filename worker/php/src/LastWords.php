@@ -16,7 +16,7 @@ final class LastWords
     private const FATAL = E_ERROR | E_PARSE | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR;
 
     private static ?string $reserve = null;
-    /** @var array{string, int, string}|null queue, id and name of the running job */
+    /** @var array{string, string, string}|null queue, id and name of the running job */
     private ?array $job = null;
 
     private function __construct()
@@ -34,10 +34,10 @@ final class LastWords
 
     /**
      * @param string $queue name of its queue
-     * @param int    $id    row of the job
+     * @param string $id    of the job: its row, or the id in its body on Redis
      * @param string $name  class or UUID
      */
-    public function begin(string $queue, int $id, string $name): void
+    public function begin(string $queue, string $id, string $name): void
     {
         $this->job = [$queue, $id, $name];
     }

@@ -11,4 +11,6 @@ return [
         'mysql' => ['driver' => 'mysql', 'host' => '127.0.0.1', 'database' => 'x', 'username' => 'x', 'password' => 'x', 'prefix' => ''],
     ],
     'migrations' => 'migrations',
+    'redis' => ['client' => 'phpredis', 'options' => ['prefix' => 'fixture_'],
+        'default' => ['host' => env('REDIS_HOST', '127.0.0.1'), 'port' => env('REDIS_PORT', 6379)]],
 ];

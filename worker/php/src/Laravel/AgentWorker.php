@@ -78,7 +78,7 @@ abstract class AgentWorker extends LaravelWorker
      * @param bool $final    it must fail, whatever tries are left
      */
     protected function settleUnended(
-        SqliteJob $job,
+        AgentJob $job,
         WorkerOptions $options,
         \Throwable $error,
         bool $timedOut,
@@ -110,7 +110,7 @@ abstract class AgentWorker extends LaravelWorker
      *
      * @return bool false: it has failed, and it could not be recorded
      */
-    protected function recordFailureOf(SqliteJob $job, \Throwable $error): bool
+    protected function recordFailureOf(AgentJob $job, \Throwable $error): bool
     {
         try {
             $this->rollBackStrayOf($job);
@@ -155,7 +155,7 @@ abstract class AgentWorker extends LaravelWorker
         }
     }
 
-    protected function timeoutOf(SqliteJob $job): \Throwable
+    protected function timeoutOf(AgentJob $job): \Throwable
     {
         return method_exists($this, 'timeoutExceededException')
             ? $this->timeoutExceededException($job)
@@ -163,7 +163,7 @@ abstract class AgentWorker extends LaravelWorker
     }
 
     /** Late versions count a crash when the next start finds this marker; it has been counted here. */
-    private function forgetStartMarker(SqliteJob $job): void
+    private function forgetStartMarker(AgentJob $job): void
     {
         if ($job->payload()['countCrashesAsExceptions'] ?? false) {
             $this->cache->forget("job-processing:{$job->uuid()}");

@@ -34,14 +34,14 @@ class Bookkeeper extends AgentWorker
             throw new \LogicException("a bookkeeper was given a {$message['type']}");
         }
         isset($this->resetScope) && ($this->resetScope)();
-        $job = SqliteJob::from($this->cohortApp, $message);
+        $job = AgentJobs::make($this->cohortApp, $message);
         return begin($message['ticket']) ? $this->settleTicket($message, $job) : self::EXIT_SUCCESS;
     }
 
     /** @param array<string, mixed> $message */
-    private function settleTicket(array $message, SqliteJob $job): int
+    private function settleTicket(array $message, AgentJob $job): int
     {
-        $this->cohortLastWords->begin($job->getQueue(), $job->getJobId(), $job->resolveName());
+        $this->cohortLastWords->begin($job->getQueue(), (string) $job->getJobId(), $job->resolveName());
         $timedOut = $message['cause'] === 'timeout';
         $error = $timedOut ? $this->timeoutOf($job) : new WorkerDied($message['text']);
         // A death is told to nobody else in the application; a timeout has its event.
@@ -61,7 +61,7 @@ class Bookkeeper extends AgentWorker
     }
 
     /** From 11 on a JobProcessing listener does this, and no job is processed here. */
-    private function restoreContextOf(SqliteJob $job): void
+    private function restoreContextOf(AgentJob $job): void
     {
         $context = 'Illuminate\Log\Context\Repository';
         if (!method_exists($context, 'hydrate')) {

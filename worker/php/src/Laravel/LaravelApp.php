@@ -16,9 +16,12 @@ final class LaravelApp implements CohortApplication
 {
     /** Classes every job needs, loaded before the fork so that workers share them. */
     private const WARM = [
+        AgentJob::class,
+        AgentJobs::class,
         AgentWorker::class,
         Worker::class,
         SqliteJob::class,
+        RedisJob::class,
         Connections::class,
         FailedJobLog::class,
         \Cohort\ErrorText::class,
@@ -30,6 +33,7 @@ final class LaravelApp implements CohortApplication
         \Illuminate\Pipeline\Pipeline::class,
         \Illuminate\Queue\CallQueuedHandler::class,
         \Illuminate\Queue\DatabaseQueue::class,
+        \Illuminate\Queue\RedisQueue::class,
         \Illuminate\Queue\InteractsWithQueue::class,
         \Illuminate\Queue\SerializesModels::class,
         \Illuminate\Queue\WorkerOptions::class,

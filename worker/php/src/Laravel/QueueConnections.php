@@ -7,6 +7,7 @@ namespace Cohort\Laravel;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Database\Connection;
 use Illuminate\Queue\DatabaseQueue;
+use Illuminate\Queue\RedisQueue;
 
 /**
  * Describes the application's queue connections for the agent, as Laravel itself resolves them.
@@ -18,13 +19,12 @@ final class QueueConnections
     /** CO_CONNECTIONS_MAX of proto/control.h. */
     private const MAX = 16;
     private const REFUSED = [
-        'sync' => 'sync runs jobs inside dispatch(); set QUEUE_CONNECTION=database (and run the queue table'
-            . ' migration) so that there is a queue to serve',
-        'redis' => 'Redis queues come with a later version of Cohort; until then serve it with queue:work, or use'
-            . ' a database queue on SQLite',
-        'sqs' => 'Amazon SQS queues are not served by Cohort; use a database queue on SQLite, or queue:work',
-        'beanstalkd' => 'Beanstalkd queues are not served by Cohort; use a database queue on SQLite, or queue:work',
-        'null' => 'the null driver throws jobs away; set QUEUE_CONNECTION=database',
+        'sync' => 'sync runs jobs inside dispatch(); set QUEUE_CONNECTION=redis, or QUEUE_CONNECTION=database (and'
+            . ' run the queue table migration), so that there is a queue to serve',
+        'sqs' => 'Amazon SQS queues are not served by Cohort; use a Redis queue, a database queue on SQLite, or queue:work',
+        'beanstalkd' => 'Beanstalkd queues are not served by Cohort; use a Redis queue, a database queue on SQLite, or'
+            . ' queue:work',
+        'null' => 'the null driver throws jobs away; set QUEUE_CONNECTION=redis or QUEUE_CONNECTION=database',
         'deferred' => 'deferred runs jobs at the end of the request that dispatched them; there is no queue to serve',
         'background' => 'background starts a process for each job; there is no queue to serve',
         'failover' => 'failover only chooses among other connections; let the policies name those',
@@ -74,11 +74,12 @@ final class QueueConnections
             'retry_after' => 0,
             'synchronous' => null,
         ];
-        if ($driver !== 'database') {
-            return ['refused' => $this->whyNot($name, $driver)] + $about;
-        }
         try {
-            return $this->describeDatabase($name) + $about;
+            return match ($driver) {
+                'database' => $this->describeDatabase($name),
+                'redis' => $this->describeRedis($name),
+                default => ['refused' => $this->whyNot($name, $driver)],
+            } + $about;
         } catch (\Throwable $error) {
             return ['refused' => "queue connection {$name} cannot be resolved: {$error->getMessage()}"] + $about;
         }
@@ -89,8 +90,17 @@ final class QueueConnections
         if ($driver === '') {
             return "queue connection {$name} names no driver in config/queue.php";
         }
-        return self::REFUSED[$driver] ?? "Cohort does not know the queue driver {$driver}; it serves database queues"
-            . ' on SQLite';
+        return self::REFUSED[$driver] ?? "Cohort does not know the queue driver {$driver}; it serves Redis queues"
+            . ' and database queues on SQLite';
+    }
+
+    /** @return array<string, mixed> */
+    private function describeRedis(string $name): array
+    {
+        $queue = $this->app->make('queue')->connection($name);
+        return $queue instanceof RedisQueue
+            ? (new RedisSettings($this->app))->describe($queue)
+            : ['refused' => 'its driver was replaced by ' . $queue::class . ', which Cohort does not know'];
     }
 
     /** @return array<string, mixed> */

@@ -37,7 +37,7 @@ class Worker extends AgentWorker
     private const SIGTERM = 15;
     private const SIGKILL = 9;
 
-    private ?SqliteJob $cohortJob = null;
+    private ?AgentJob $cohortJob = null;
     private int $cohortTicket = 0;
     private ?WorkerOptions $cohortOptions = null;
     private ?\Throwable $cohortError = null;
@@ -102,7 +102,7 @@ class Worker extends AgentWorker
     }
 
     /** All that comes before a job begins; null when it does not. */
-    private function admitTicket(array $message, WorkerOptions $options): ?SqliteJob
+    private function admitTicket(array $message, WorkerOptions $options): ?AgentJob
     {
         $connection = $message['connection'];
         $queue = $message['queue'];
@@ -111,7 +111,7 @@ class Worker extends AgentWorker
             if ($this->daemonShouldRun($options, $connection, $queue)) {
                 isset($this->resetScope) && ($this->resetScope)();
                 $this->fireIfKnown(JobPopping::class, $connection, $queue);
-                $job = SqliteJob::from($this->cohortApp, $message);
+                $job = AgentJobs::make($this->cohortApp, $message);
             }
         } catch (\Throwable $error) {
             $this->exceptions->report($error);
@@ -135,10 +135,10 @@ class Worker extends AgentWorker
     }
 
     /** Run a job that has begun. */
-    private function runTicket(SqliteJob $job, WorkerOptions $options): void
+    private function runTicket(AgentJob $job, WorkerOptions $options): void
     {
         $this->cohortError = null;
-        $this->cohortLastWords->begin($job->getQueue(), $job->getJobId(), $job->resolveName());
+        $this->cohortLastWords->begin($job->getQueue(), (string) $job->getJobId(), $job->resolveName());
         if ($this->announceTicket($job, $options)) {
             $this->runJob($job, $job->getConnectionName(), $options);
         }
@@ -176,7 +176,7 @@ class Worker extends AgentWorker
         }
         if ($this->recordFailureOf($job, $error)) {
             log('warn', sprintf(
-                'job %d (%s) ran longer than its timeout of %d s; its worker ends',
+                'job %s (%s) ran longer than its timeout of %d s; its worker ends',
                 $job->getJobId(),
                 $job->resolveName(),
                 $this->timeoutForJob($job, $this->cohortOptions),
@@ -222,9 +222,10 @@ class Worker extends AgentWorker
     }
 
     /** Tell the listeners of JobPopped; what they throw is as if the job had thrown it. */
-    private function announceTicket(SqliteJob $job, WorkerOptions $options): bool
+    private function announceTicket(AgentJob $job, WorkerOptions $options): bool
     {
         try {
+            $job->hasBegun();
             $this->fireIfKnown(JobPopped::class, $job->getConnectionName(), $job);
             return true;
         } catch (\Throwable $error) {
@@ -244,7 +245,7 @@ class Worker extends AgentWorker
      * @param int $flags END_ constants
      * @return bool false when the agent is ending it
      */
-    private function reportOutcome(SqliteJob $job, ?\Throwable $error, int $flags): bool
+    private function reportOutcome(AgentJob $job, ?\Throwable $error, int $flags): bool
     {
         $this->cohortLastWords->end();
         $text = $error === null ? '' : ErrorText::of($error);

@@ -86,7 +86,7 @@ final class JobLoop
         } catch (JobFailed $error) {
             return [OUTCOME_FAILED, 0, $error];
         }
-        $this->lastWords->begin($job->queue, $job->id, $job->uuid);
+        $this->lastWords->begin($job->queue, (string) $job->id, $job->uuid);
         return $this->outcomeOf($job, $this->call($job));
     }
 

@@ -78,6 +78,8 @@ class Act implements ShouldQueue
             'delete_hang' => [$this->delete(), $this->hang()],
             'dispatch' => $this->dispatchInTransaction($this->how),
             'context' => Wire::record('context', \Illuminate\Support\Facades\Context::all()),
+            'about' => Wire::record('about', get_class($this->job), $this->job->getJobId(), $this->job->attempts(),
+                $this->job->getRawBody(), $this->job->getReservedJob()),
             'stop' => Wire::stop(),
             'term' => [posix_kill(getmypid(), SIGTERM), posix_kill(getmypid(), SIGUSR2)],
         };

@@ -9,7 +9,9 @@ use Illuminate\Queue\Events\JobPopped;
 use Illuminate\Queue\Events\JobProcessing;
 use Illuminate\Queue\Events\Looping;
 use Illuminate\Queue\Events\WorkerStopping;
+use Illuminate\Queue\Connectors\RedisConnector;
 use Illuminate\Support\ServiceProvider;
+use Laravel\Horizon\RedisQueue;
 
 /** Records the queue's events, and misbehaves where a scenario says so. */
 class RecordingProvider extends ServiceProvider
@@ -45,8 +47,32 @@ class RecordingProvider extends ServiceProvider
             $events->listen(JobPopped::class, fn () => Wire::stop());
             $events->listen('Illuminate\Queue\Events\WorkerInterrupted', fn () => throw new \RuntimeException('listener'));
         }
+        if ($does === 'horizon') {
+            $this->beHorizon($events);
+        }
         if ($does === 'delete') {
             $events->listen(JobProcessing::class, fn ($event) => $event->job->delete());
+        }
+    }
+
+    /** Take the place of the Redis driver as Horizon does, and record what it would show. */
+    private function beHorizon($events)
+    {
+        $this->app['queue']->addConnector('redis', fn () => new class ($this->app['redis']) extends RedisConnector {
+            public function connect(array $config)
+            {
+                return new RedisQueue($this->redis, $config['queue'], $config['connection'], $config['retry_after']);
+            }
+        });
+        foreach (['JobReserved', 'JobDeleted', 'JobReleased'] as $name) {
+            $events->listen("Laravel\\Horizon\\Events\\{$name}", fn ($event) => Wire::record(
+                'horizon',
+                $name,
+                $event->connectionName,
+                $event->queue,
+                json_decode($event->payload, true)['attempts'],
+                isset($event->job) ? $event->job->hasFailed() : null,
+            ));
         }
     }
 }
