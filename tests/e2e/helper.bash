@@ -9,6 +9,7 @@ ROOT=$(cd "${BATS_TEST_DIRNAME:-.}/../.." && pwd)
 BIN=${COHORT_BIN:-$ROOT/build/bin}
 SLOW=${COHORT_E2E_SLOW:-1}
 exec {PAUSE_FD}<> <(:)
+. "${BATS_TEST_DIRNAME:-.}/redis.bash"
 
 setup() {
     # Sockets' paths are short: not below the test runner's own directory.
@@ -18,7 +19,10 @@ setup() {
     LOG=$DIR/agent.log
     RUN=$DIR/run
     STARTED=()
+    SOURCE=sqlite
+    CONNECTION=database
     copy_app "$APP"
+    [ "${COHORT_E2E_SOURCE:-sqlite}" = sqlite ] || use_redis
 }
 
 teardown() {
@@ -119,6 +123,9 @@ app_php() { (cd "$APP" && php run.php {PAUSE_FD}>&-); }
 artisan() { (cd "$APP" && php artisan "$@" </dev/null {PAUSE_FD}>&-); }
 sql() { sqlite3 -batch -cmd '.timeout 10000' "$DB" "$1"; }
 
+# needs_source NAME WHY
+needs_source() { [ "$SOURCE" = "$1" ] || skip "$2 ($1 only)"; }
+
 needs_laravel() { # VERSION FEATURE
     calc "$COHORT_E2E_LARAVEL >= $1" || skip "Laravel $COHORT_E2E_LARAVEL has no $2 (since $1)"
 }
@@ -129,7 +136,21 @@ ids() { notes "$1" | awk '{ print $4 }' | paste -sd ' '; }
 count() { notes "$1" | awk -v id="${2-}" 'id == "" || $4 == id { n++ } END { print n + 0 }'; }
 attempts() { notes run | awk -v id="$1" '$4 == id { print $5 }' | paste -sd ' '; }
 times() { notes "$1" | awk -v id="$2" '$4 == id { print $1 }'; }
-jobs_left() { sql 'select count(*) from jobs'; }
+
+# The jobs of all queues, one a line: "STATE ATTEMPTS DUE-IN PAYLOAD"; the state is ready, delayed or reserved.
+queued() {
+    [ "$SOURCE" = sqlite ] || {
+        redis_queued
+        return
+    }
+    sql "select case when reserved_at is not null then 'reserved' when available_at > strftime('%s', 'now')
+        then 'delayed' else 'ready' end || ' ' || attempts || ' ' || (available_at - strftime('%s', 'now')) || ' ' ||
+        payload from jobs order by id"
+}
+# waiting_with LEAST: how many that nobody holds have so many attempts at least.
+waiting_with() { queued | awk -v least="$1" '$1 != "reserved" && $2 >= least { n++ } END { print n + 0 }'; }
+payloads() { queued | cut -d ' ' -f 4-; }
+jobs_left() { if [ "$SOURCE" = sqlite ]; then sql 'select count(*) from jobs'; else redis_left; fi; }
 jobs_failed() { sql 'select count(*) from failed_jobs'; }
 
 ran() { [ "$(count run "$1")" -ge "${2:-1}" ]; }
@@ -278,10 +299,12 @@ renew() {
     for table in jobs failed_jobs job_batches items; do
         sql "delete from $table"
     done
+    [ "$SOURCE" = sqlite ] || redis flushall >/dev/null
     rm -rf "$APP/results.log" "$APP/storage/framework/cache/data" "$APP/storage/framework/down" \
         "$RUN" "$DIR/state" "$DIR"/agent.log "$DIR/go"
     mkdir -p "$APP/storage/framework/cache/data"
     STARTED=()
+    [ "$SOURCE" = sqlite ] || STARTED+=("$REDIS")
 }
 
 # boot_pool LINE... [-- ARGUMENT...]: a pool that boots as BOOT says, with a short grace.

@@ -12,7 +12,15 @@ return [
     ],
     'migrations' => 'migrations',
     'redis' => [
-        'client' => 'phpredis',
-        'default' => ['host' => env('REDIS_HOST', '127.0.0.1'), 'port' => env('REDIS_PORT', '6379')],
+        'client' => env('REDIS_CLIENT', 'phpredis'),
+        'options' => ['prefix' => env('REDIS_PREFIX', 'example_database_')],
+        'default' => [
+            'url' => env('REDIS_URL'),
+            'host' => env('REDIS_HOST', '127.0.0.1'),
+            'username' => env('REDIS_USERNAME'),
+            'password' => env('REDIS_PASSWORD'),
+            'port' => env('REDIS_PORT', '6379'),
+            'database' => env('REDIS_DB', '0'),
+        ],
     ],
 ];

@@ -301,7 +301,7 @@ class Probe implements ShouldQueue
     {
         DB::transaction(function () use ($id) {
             dispatch(new self($id))->afterCommit();
-            note('open', $id, DB::table('jobs')->where('payload', 'not like', '%after:%')->count());
+            note('open', $id, app('queue')->size() - 1); // Besides the job that runs.
         });
     }
 
