@@ -235,6 +235,11 @@ static void take_note(void *arg, const char *text)
     }
 }
 
+static void take_attention(void *arg, const char *text)
+{
+    attend(arg, "%s", text);
+}
+
 static void take_unserved(void *arg, const char *connection, const char *queue, uint64_t ready,
                           uint64_t delayed)
 {
@@ -285,6 +290,7 @@ static void examine_agent(struct doctor *doctor)
     }
     examine_view(doctor, view);
     co_cli_json_unserved(doctor->agent, take_unserved, doctor);
+    co_cli_json_texts(doctor->agent, "app", "attention", take_attention, doctor);
     co_cli_json_texts(doctor->agent, "app", "notes", take_note, doctor);
     co_cli_json_texts(doctor->agent, NULL, "notes", take_note, doctor);
     if (!doctor->cli->json) {

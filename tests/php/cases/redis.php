@@ -173,6 +173,26 @@ $story('Redis: push, queue:retry and Redis switches go through the application',
     same([0, $list['jobs'][0]['uuid']], [json_decode($payload)->attempts, json_decode($payload)->uuid]);
 });
 
+$story('Redis: doctor looks at the server', static function (Bench $app): void {
+    $server = new RedisServer($app->dir);
+    $env = ['env' => ['REDIS_HOST' => $server->socket, 'REDIS_PORT' => '0']];
+    $doctor = static fn (): array => $app->control('doctor', [], $env)[2]['app'];
+    same([], $doctor()['attention']);
+    contains('appendonly off', implode("\n", $doctor()['notes']));
+    $redis = $server->redis();
+    $redis->config('SET', 'maxmemory-policy', 'allkeys-lru');
+    same([], $doctor()['attention']);
+    contains('may throw queues away (maxmemory-policy allkeys-lru)', implode("\n", $doctor()['notes']));
+    $redis->config('SET', 'maxmemory', (string) (100 << 20));
+    same(1, count($doctor()['attention']));
+    $redis->config('SET', 'maxmemory-policy', 'volatile-lru');
+    same([], $doctor()['attention']);
+    $redis->config('SET', 'requirepass', 'x');
+    contains("queue connection redis: Redis at {$server->socket} cannot be used: NOAUTH", $doctor()['attention'][0]);
+    unset($redis, $server);
+    contains('cannot be used', $doctor()['attention'][0]);
+});
+
 test("Redis {$label}: only the digits of attempts change in a body", static function (): void {
     require_once dirname(__DIR__, 3) . '/worker/php/src/Laravel/RedisPayload.php';
     foreach ([

@@ -94,13 +94,15 @@ final class Control implements ControlHandler
                 $modes[(string) $name] = (string) ($config['transaction_mode'] ?? 'DEFERRED');
             }
         }
+        $redis = (new RedisDoctor($this->app))->examine();
         return [
             'kind' => 'laravel',
             'version' => $this->app->version(),
             'env' => (string) $this->app->environment(),
             'default' => (string) $this->setting('queue.default'),
             'transaction_mode' => (object) $modes,
-            'notes' => $this->notes(),
+            'attention' => $redis['attention'],
+            'notes' => array_merge($this->notes(), $redis['notes']),
         ];
     }
 
