@@ -336,6 +336,7 @@ void co_agent_drain(struct co_agent *agent, const char *why)
     co_agent_log(agent, CO_LOG_INFO, CO_FIELDS("reason", why),
                  fast ? "draining fast: running jobs are given back"
                       : "draining: running jobs finish, claimed ones go back");
+    co_fleet_uv_drain(agent);
     co_agent_post(agent, &(struct co_event){.type = CO_EVENT_DRAIN, .ok = fast});
     co_agent_step(agent);
 }

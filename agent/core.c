@@ -178,6 +178,17 @@ void co_core_step(struct co_core *core, const struct co_event *event, struct co_
     case CO_EVENT_HOLD:
         co_core_step_hold(core, event);
         break;
+    case CO_EVENT_SHARE:
+        co_core_step_share(core, event);
+        break;
+    case CO_EVENT_LIMIT:
+        core->tickets.queues[event->queue].limit = event->workers;
+        break;
+    case CO_EVENT_PEER_DEAD:
+        for (uint32_t i = 0; i < core->n_sources; i++) {
+            core->sources[i].recover_at = event->now;
+        }
+        break;
     case CO_EVENT_DRAIN:
         co_core_step_drain(core, event, ret_update);
         break;

@@ -36,6 +36,9 @@ enum co_event_type {
     CO_EVENT_AGE,         /* pool: look at the workers' ages */
     CO_EVENT_RELOAD,      /* pool: a new generation */
     CO_EVENT_HOLD,        /* queue: ok = paused or in maintenance, else not any more */
+    CO_EVENT_SHARE,       /* queue, workers, until: what the fleet leaves to this agent */
+    CO_EVENT_LIMIT,       /* queue, workers: what the balance leaves to the queue */
+    CO_EVENT_PEER_DEAD,   /* Another agent: what it held wants to be given back. */
     CO_EVENT_DRAIN,       /* ok = fast: give running jobs back and end their workers */
 };
 
@@ -47,6 +50,8 @@ struct co_event {
     int32_t pid;
     int exit_code, signal;
     uint32_t queue;
+    uint32_t workers;
+    co_ms until;
     bool ok;
     bool current;     /* ZYGOTE_DOWN: it was the one that forks. */
     bool by_oom;      /* EXITED: the kernel ended it for memory. */

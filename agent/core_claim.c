@@ -37,9 +37,14 @@ static uint32_t servable(const struct co_core *core, uint32_t pool, co_ms now)
 
     for (uint32_t i = 0; n > 0 && i < core->tickets.n_queues; i++) {
         const struct co_queue *queue = &core->tickets.queues[i];
-        if (queue->pool == pool &&
-            (co_core_is_held(queue, now) || (sources & (1u << queue->source)) == 0)) {
+        uint32_t room = co_tickets_room(queue);
+        if (queue->pool != pool) {
+            continue;
+        }
+        if (co_core_is_held(queue, now) || (sources & (1u << queue->source)) == 0) {
             n -= queue->waiting.count;
+        } else if (queue->waiting.count > room) {
+            n -= queue->waiting.count - room;
         }
     }
     return n;
@@ -118,6 +123,24 @@ static struct appetite appetite_of(const struct co_core *core, uint32_t pool,
     return appetite;
 }
 
+/* Of a queue that may not have all the workers: those it may have, and some ahead of them. */
+static uint32_t appetite_for(const struct co_core *core, const struct co_queue *queue, co_ms now)
+{
+    uint32_t most = queue->share < queue->limit ? queue->share : queue->limit;
+    uint32_t able, hold;
+
+    if (most == UINT32_MAX) {
+        return UINT32_MAX;
+    }
+    able = co_pool_able(&core->pools[queue->pool].pool);
+    hold = co_tickets_room(queue);
+    if (core->pools[queue->pool].claim == CO_CLAIM_AUTO && most > 0) {
+        hold += co_source_prefetch(&core->sources[queue->source], most < able ? most : able,
+                                   cycle_of(core, queue->pool, now));
+    }
+    return hold > queue->waiting.count ? hold - queue->waiting.count : 0;
+}
+
 /* How many tickets there is room for, whatever the turns under way bring. */
 static uint32_t room(const struct co_core *core)
 {
@@ -142,7 +165,8 @@ bool co_core_wants_anything(const struct co_core *core, const struct co_source *
     }
     for (uint32_t i = 0; i < core->tickets.n_queues; i++) {
         const struct co_queue *queue = &core->tickets.queues[i];
-        if (queue->source == index && hungry[queue->pool] && !co_core_is_held(queue, now)) {
+        if (queue->source == index && hungry[queue->pool] && !co_core_is_held(queue, now) &&
+            appetite_for(core, queue, now) > 0) {
             return true;
         }
     }
@@ -153,7 +177,7 @@ bool co_core_stale_waiting(const struct co_core *core, uint32_t index)
 {
     for (uint32_t i = 0; i < core->tickets.n_queues; i++) {
         const struct co_queue *queue = &core->tickets.queues[i];
-        if (queue->source == index && queue->waiting.count > 0 &&
+        if (queue->source == index && queue->waiting.count > 0 && co_tickets_room(queue) > 0 &&
             core->pools[queue->pool].pool.n_idle > 0) {
             return true;
         }
@@ -176,13 +200,15 @@ static uint32_t lowest_rank(const struct co_core *core, uint32_t pool)
 
 /* One want; what is not first in a strict order is claimed for idle workers alone. */
 static void add_want(struct co_core *core, struct co_turn *turn, uint32_t index, bool first,
-                     const struct appetite *appetite)
+                     const struct appetite *appetite, co_ms now)
 {
     struct co_queue *queue = &core->tickets.queues[index];
     uint32_t asked = core->claims_asked[queue->source];
+    uint32_t most = appetite_for(core, queue, now);
     uint32_t count = first ? appetite->total
                            : (appetite->idle < appetite->total ? appetite->idle : appetite->total);
 
+    count = count < most ? count : most;
     count = count < room(core) ? count : room(core);
     count = count < CO_TURN_CLAIMS_MAX ? count : CO_TURN_CLAIMS_MAX;
     if (count == 0 || turn->n_wants == CO_TURN_WANTS_MAX) {
@@ -241,7 +267,7 @@ static void fill_pool_wants(struct co_core *core, uint32_t source, uint32_t pool
         uint32_t n = members(core, pool, source, rank, now, list, &next);
         uint32_t before = turn->n_wants;
         for (uint32_t k = 0; k < n; k++) {
-            add_want(core, turn, list[(k + turned) % n], rank == first, &appetite);
+            add_want(core, turn, list[(k + turned) % n], rank == first, &appetite, now);
         }
         if (turn->n_wants == CO_TURN_WANTS_MAX && turn->n_wants > before) {
             /* More queues than a turn can ask: the next one goes on where this one ends. */

@@ -19,6 +19,22 @@ void co_core_step_hold(struct co_core *core, const struct co_event *event)
     }
 }
 
+/* Another share of the fleet's workers. What waits for none goes back, for those who have some. */
+void co_core_step_share(struct co_core *core, const struct co_event *event)
+{
+    struct co_queue *queue = &core->tickets.queues[event->queue];
+    bool more = event->workers > queue->share;
+
+    queue->share = event->workers;
+    queue->lease = event->until;
+    if (event->workers == 0) {
+        co_core_return_queue(core, queue, event->now);
+    }
+    if (more) {
+        core->sources[queue->source].more = true; /* Look at once. */
+    }
+}
+
 static void return_waiting(struct co_core *core, co_ms now)
 {
     for (uint32_t i = 0; i < core->tickets.n_queues; i++) {

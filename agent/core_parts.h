@@ -75,6 +75,7 @@ void co_core_step_memory(struct co_core *core, const struct co_event *event,
 /* ---- core_drain.c ---- */
 
 void co_core_step_hold(struct co_core *core, const struct co_event *event);
+void co_core_step_share(struct co_core *core, const struct co_event *event);
 void co_core_step_drain(struct co_core *core, const struct co_event *event,
                         struct co_update *update);
 void co_core_drain_on(struct co_core *core, co_ms now, struct co_update *update);

@@ -150,7 +150,8 @@ struct request {
     struct co_control_peer peer;
     char id[40];
     bool doctor;
-    bool remote; /* Came over the mesh, and is answered there. */
+    bool remote; /* Came over the mesh, and is answered there ... */
+    bool silent; /* ... unless another agent passed it on. */
 };
 
 static void send_text(struct co_agent *agent, const struct request *request, char *text)
@@ -158,6 +159,10 @@ static void send_text(struct co_agent *agent, const struct request *request, cha
     struct co_mesh_peer peer = {.size = request->peer.size};
     struct co_err err;
 
+    if (request->silent) {
+        free(text);
+        return;
+    }
     if (text != NULL && request->remote && agent->fleet != NULL) {
         memcpy(peer.id, request->peer.id, sizeof peer.id);
         co_fleet_uv_reply(agent->fleet, &peer, text);
@@ -546,11 +551,55 @@ static void list_peers(struct co_agent *agent, const struct request *request)
     answer_data(agent, request, co_peers_to_json(&peers));
 }
 
+/* What concerns the fleet as a whole. */
+static bool serve_fleet(struct co_agent *agent, const struct request *request, const char *op,
+                        const char *args)
+{
+    struct co_err err;
+    bool audit = strcmp(op, "audit") == 0;
+    char pool[CO_NAME_SIZE], all[8];
+    int code;
+
+    if (agent->fleet != NULL && co_json_get_string(args, "fleet", all, sizeof all) &&
+        (strcmp(op, "drain") == 0 || strcmp(op, "reload") == 0)) {
+        co_fleet_uv_pass_on(agent, op,
+                            co_json_get_string(args, "pool", pool, sizeof pool) ? pool : NULL);
+        return false; /* And so do we. */
+    }
+    if (!audit && strcmp(op, "fleet") != 0 && strcmp(op, "override") != 0) {
+        return false;
+    }
+    if (agent->fleet == NULL) {
+        answer_error(agent, request, "not_found",
+                     "this agent is in no fleet; fleet.name in its configuration makes it one of "
+                     "several");
+        return true;
+    }
+    if (strcmp(op, "override") != 0) {
+        answer_data(agent, request, co_fleet_uv_view(agent, audit));
+        return true;
+    }
+    code = co_fleet_uv_say(agent, args, &err);
+    if (code < 0) {
+        answer_error(agent, request,
+                     code == CO_ENOTFOUND    ? "not_found"
+                     : code == CO_EMALFORMED ? "malformed"
+                                             : "failed",
+                     err.msg);
+    } else {
+        answer_data(agent, request, strdup("{}"));
+    }
+    return true;
+}
+
 static void serve(struct co_agent *agent, const struct request *request, const char *op,
                   const char *args)
 {
     bool quarantined = co_json_get_bool(args, "quarantined", false);
 
+    if (serve_fleet(agent, request, op, args)) {
+        return;
+    }
     if (strcmp(op, "ping") == 0) {
         answer_data(agent, request, co_report_ping(co_agent_view(agent)));
     } else if (strcmp(op, "status") == 0) {
@@ -584,9 +633,9 @@ static void serve(struct co_agent *agent, const struct request *request, const c
 /* What looks and changes nothing. */
 static bool is_look(const char *op)
 {
-    static const char *const looks[] = {"ping",        "status",     "peers",  "exits",
-                                        "slow",        "minutes",    "config", "doctor",
-                                        "failed.list", "failed.show"};
+    static const char *const looks[] = {"ping",   "status", "peers",       "exits",
+                                        "fleet",  "audit",  "slow",        "minutes",
+                                        "config", "doctor", "failed.list", "failed.show"};
 
     for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
         if (strcmp(op, looks[i]) == 0) {
@@ -631,7 +680,9 @@ static void on_request(void *arg, const struct co_control_peer *peer, const char
 
 void co_requests_remote(struct co_agent *agent, const struct co_mesh_message *message)
 {
-    struct request request = {.remote = true, .peer = {.size = message->peer.size}};
+    struct request request = {.remote = true,
+                              .silent = message->role == CO_FLEET_ROLE_MEMBER,
+                              .peer = {.size = message->peer.size}};
 
     memcpy(request.peer.id, message->peer.id, sizeof message->peer.id);
     on_message(agent, &request, message->role, (const char *)message->data, message->size);

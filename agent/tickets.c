@@ -53,6 +53,16 @@ static void unlink_ticket(struct co_tickets *tickets, struct co_ticket_list *lis
     list->count -= 1;
 }
 
+static struct co_queue made_of(uint32_t pool, uint32_t source, uint32_t table, uint32_t rank)
+{
+    return (struct co_queue){.pool = pool,
+                             .source = source,
+                             .table = table,
+                             .rank = rank,
+                             .share = UINT32_MAX,
+                             .limit = UINT32_MAX};
+}
+
 int co_tickets_add_queue(struct co_tickets *tickets, const char *name, uint32_t pool,
                          uint32_t source, uint32_t table, uint32_t rank)
 {
@@ -62,7 +72,7 @@ int co_tickets_add_queue(struct co_tickets *tickets, const char *name, uint32_t 
         return CO_EFULL;
     }
     queue = &tickets->queues[tickets->n_queues];
-    *queue = (struct co_queue){.pool = pool, .source = source, .table = table, .rank = rank};
+    *queue = made_of(pool, source, table, rank);
     snprintf(queue->name, sizeof queue->name, "%s", name);
     return (int)tickets->n_queues++;
 }
@@ -106,7 +116,7 @@ void co_tickets_reuse_queue(struct co_tickets *tickets, uint32_t index, const ch
     struct co_queue *queue = &tickets->queues[index];
 
     assert(index < tickets->n_queues && queue->waiting.count + queue->n_given == 0);
-    *queue = (struct co_queue){.pool = pool, .source = source, .table = table, .rank = rank};
+    *queue = made_of(pool, source, table, rank);
     snprintf(queue->name, sizeof queue->name, "%s", name);
 }
 
@@ -176,6 +186,13 @@ struct co_ticket *co_tickets_get(struct co_tickets *tickets, uint64_t id)
     return ticket->state != CO_TICKET_FREE && ticket->id == id ? ticket : NULL;
 }
 
+uint32_t co_tickets_room(const struct co_queue *queue)
+{
+    uint32_t most = queue->share < queue->limit ? queue->share : queue->limit;
+
+    return most > queue->n_given ? most - queue->n_given : 0;
+}
+
 struct co_ticket *co_tickets_next(struct co_tickets *tickets, uint32_t pool, uint32_t sources,
                                   co_ms now)
 {
@@ -186,7 +203,7 @@ struct co_ticket *co_tickets_next(struct co_tickets *tickets, uint32_t pool, uin
         struct co_queue *queue = &tickets->queues[i];
         struct co_ticket *head = at(tickets, queue->waiting.head);
         if (head == NULL || queue->pool != pool || queue->held || now < queue->hold_until ||
-            (sources & (1u << queue->source)) == 0) {
+            co_tickets_room(queue) == 0 || (sources & (1u << queue->source)) == 0) {
             continue;
         }
         if (best == NULL || queue->rank < best_rank ||

@@ -90,6 +90,9 @@ struct co_queue {
     co_ms hold_until; /* Declined: not asked again before. */
     bool discovered;  /* Found in the source: makes room for another once it is empty. */
     bool held;        /* Paused or in maintenance: nothing is claimed or handed over. */
+    uint32_t share;   /* Of its jobs at work at once, what the fleet leaves to this agent ... */
+    uint32_t limit;   /* ... and what the balance leaves to the queue. UINT32_MAX: no limit. */
+    co_ms lease;      /* Nothing of it begins after; 0: no lease. */
     struct co_ticket_list waiting;
     uint32_t n_given;
     struct co_queue_counts counts;
@@ -120,6 +123,9 @@ void co_tickets_reuse_queue(struct co_tickets *tickets, uint32_t index, const ch
 /* Index of the queue of that name at that source and table, or CO_ENOTFOUND. */
 int co_tickets_find_queue(const struct co_tickets *tickets, uint32_t source, uint32_t table,
                           const char *name);
+
+/* How many more of its jobs may be given now. */
+uint32_t co_tickets_room(const struct co_queue *queue);
 
 /* Admit a claim at the end of its queue. The ticket takes the payload. Errors: CO_EFULL. */
 int co_tickets_admit(struct co_tickets *tickets, uint32_t queue, struct co_turn_claim *claim,

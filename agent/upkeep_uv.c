@@ -156,6 +156,7 @@ static void hold_queue(struct co_agent *agent, uint32_t index, bool hold)
     const struct co_agent_pool *pool = &agent->pools[queue->pool];
     const char *connection = co_sources_table(agent, queue->source, queue->table)->connection;
     const struct co_state_pause *pause = paused_here(agent, connection, queue->name);
+    const struct co_fleet_override *word = co_fleet_uv_override(agent, index);
     char *why = agent->held_why[index];
     bool held;
 
@@ -165,6 +166,11 @@ static void hold_queue(struct co_agent *agent, uint32_t index, bool hold)
     } else if (pause != NULL) {
         snprintf(why, CO_VIEW_WHY_SIZE, "paused by %.40s: %.80s (cohort resume)", pause->by,
                  pause->reason);
+    } else if (word != NULL && word->action == CO_FLEET_PAUSE) {
+        snprintf(why, CO_VIEW_WHY_SIZE,
+                 "paused in the whole fleet by %.31s: %.60s (cohort resume "
+                 "--fleet)",
+                 word->by, word->reason);
     } else if (paused_there(pool, connection, queue->name)) {
         snprintf(why, CO_VIEW_WHY_SIZE, "paused in the application (queue:continue)");
     }

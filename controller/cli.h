@@ -35,7 +35,8 @@ struct co_cli {
     const char *role;
     const char *secret_file;
     const char *fleet_name;
-    bool fleet;
+    bool fleet;   /* All its agents are meant. */
+    co_ms for_ms; /* 0: not said. */
     const char *worker_bin;
     const char *php;
 
@@ -60,6 +61,8 @@ int co_cmd_reload(struct co_cli *cli);
 int co_cmd_pause(struct co_cli *cli);
 int co_cmd_resume(struct co_cli *cli);
 int co_cmd_drain(struct co_cli *cli);
+int co_cmd_scale(struct co_cli *cli);
+int co_cmd_audit(struct co_cli *cli);
 int co_cmd_failed_list(struct co_cli *cli);
 int co_cmd_failed_show(struct co_cli *cli);
 int co_cmd_failed_retry(struct co_cli *cli);
@@ -69,5 +72,12 @@ int co_cmd_config_explain(struct co_cli *cli);
 int co_cmd_peers(struct co_cli *cli);
 int co_cmd_keygen(struct co_cli *cli);
 int co_cmd_doctor(struct co_cli *cli);
+
+/* What those of the same name do with --fleet, in cmd_fleet.c; and of drain and reload: tell all.
+ */
+int co_cmd_fleet_status(struct co_cli *cli);
+int co_cmd_fleet_pause(struct co_cli *cli);
+int co_cmd_fleet_resume(struct co_cli *cli);
+int co_cmd_fleet_relay(struct co_cli *cli, const char *op);
 
 #endif /* CO_CONTROLLER_CLI_H */

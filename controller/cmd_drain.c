@@ -75,7 +75,12 @@ int co_cmd_drain(struct co_cli *cli)
     struct co_err err;
     char *data = NULL;
     int pidfd = -1;
-    int code = open_pidfd(cli, &err, &pidfd);
+    int code;
+
+    if (cli->fleet) {
+        return co_cmd_fleet_relay(cli, "drain");
+    }
+    code = open_pidfd(cli, &err, &pidfd);
 
     if (code == 0) {
         code = co_ask(cli, "drain", NULL, &data, &err);

@@ -1,26 +1,10 @@
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "controller/ask_os.h"
+#include "controller/author_os.h"
 #include "controller/cli.h"
-
-/* Who asks, user@host: through sudo the person, not root. */
-static void write_author(char buf[CO_NAME_SIZE])
-{
-    const char *user = getenv("SUDO_USER");
-    const struct passwd *entry = getpwuid(geteuid());
-    char host[CO_NAME_SIZE] = "";
-
-    if (user == NULL || user[0] == '\0') {
-        user = entry != NULL ? entry->pw_name : "?";
-    }
-    gethostname(host, sizeof host - 1);
-    /* A field of the agent's memory: what is longer would be lost whole. */
-    snprintf(buf, CO_NAME_SIZE, "%.31s@%.31s", user, host);
-}
 
 /* Is it "name" or "connection:name" of this queue? */
 static bool names(const char *given, const struct co_view_queue *queue)
@@ -98,6 +82,9 @@ int co_cmd_pause(struct co_cli *cli)
     char by[CO_NAME_SIZE];
     int code;
 
+    if (cli->fleet) {
+        return co_cmd_fleet_pause(cli);
+    }
     if (cli->reason == NULL || cli->reason[0] == '\0' || strlen(cli->reason) >= CO_TEXT_SIZE) {
         fprintf(stderr, cli->reason != NULL && cli->reason[0] != '\0'
                             ? "cohort: --reason is too long: say it in 500 letters\n"
@@ -105,7 +92,7 @@ int co_cmd_pause(struct co_cli *cli)
                               "pause QUEUE --reason \"deploy of the mail service\"\n");
         return CO_EXIT_USAGE;
     }
-    write_author(by);
+    co_author_write(by, sizeof by);
     code = change(
         cli, "pause",
         co_cli_json_members(
@@ -127,10 +114,12 @@ int co_cmd_pause(struct co_cli *cli)
 int co_cmd_resume(struct co_cli *cli)
 {
     const char *queue = cli->argc > 0 ? cli->argv[0] : NULL;
-    int code =
-        change(cli, "resume", co_cli_json_members((const char *const[][2]){{"queue", queue}}, 1));
+    int code = cli->fleet
+                   ? co_cmd_fleet_resume(cli)
+                   : change(cli, "resume",
+                            co_cli_json_members((const char *const[][2]){{"queue", queue}}, 1));
 
-    if (code != CO_EXIT_OK) {
+    if (code != CO_EXIT_OK || cli->fleet) {
         return code;
     }
     if (cli->json) {

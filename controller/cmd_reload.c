@@ -110,7 +110,12 @@ int co_cmd_reload(struct co_cli *cli)
 {
     struct reload reload = {0};
     struct co_err err;
-    int code = look(cli, &reload, &err);
+    int code;
+
+    if (cli->fleet) {
+        return co_cmd_fleet_relay(cli, "reload");
+    }
+    code = look(cli, &reload, &err);
 
     code = code < 0 ? code : start(cli, &reload, &err);
     if (code == 0 && cli->wait) {

@@ -45,6 +45,9 @@ int co_cmd_status(struct co_cli *cli)
     const struct timespec pause = {.tv_sec = WATCH_S};
     int code;
 
+    if (cli->fleet) {
+        return co_cmd_fleet_status(cli);
+    }
     for (;;) {
         code =
             cli->json ? show_json(cli, true, co_cli_json_pretty) : show(cli, false, co_page_status);

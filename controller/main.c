@@ -44,6 +44,8 @@ enum {
     OPT_ROLE,
     OPT_SECRET_FILE,
     OPT_FLEET_NAME,
+    OPT_FLEET,
+    OPT_FOR,
     OPT_WORKER_BIN,
     OPT_PHP,
 };
@@ -80,6 +82,8 @@ static const struct option_row {
     {"role", OPT_ROLE, "ROLE", "viewer or operator", false},
     {"secret-file", OPT_SECRET_FILE, "FILE", "the fleet's secret", false},
     {"fleet-name", OPT_FLEET_NAME, "NAME", "the fleet's name, as its agents have it", false},
+    {"fleet", OPT_FLEET, NULL, "of all agents of the fleet", false},
+    {"for", OPT_FOR, "TIME", "ends by itself after: 30m, 2h", false},
     {"worker-bin", OPT_WORKER_BIN, "PATH", "cohort-worker (default: the one beside cohort)", false},
     {"php", OPT_PHP, "PATH", "PHP of the command line (default: php in PATH)", false},
 };
@@ -118,14 +122,15 @@ static const struct command {
      co_cmd_status,
      0,
      0,
-     {OPT_WATCH},
+     {OPT_WATCH, OPT_FLEET},
      "  cohort status\n"
      "  cohort status --watch\n"
+     "  cohort status --fleet\n"
      "  cohort status --json | jq '.pools[].workers_by_state'\n"
      "\n"
      "WAIT P95 is the wait from admission to a worker, JOB P95 the run time, both of 95 % of the\n"
      "jobs. CLAIMED jobs are taken and not begun, FOREIGN ones reserved by stock workers or other\n"
-     "agents.\n"},
+     "agents. With --fleet: each queue's target, who owns it, and the shares of the agents.\n"},
     {"workers",
      "",
      "each worker: generation, state, job, memory",
@@ -180,7 +185,7 @@ static const struct command {
      co_cmd_reload,
      0,
      0,
-     {OPT_POOL, OPT_WAIT},
+     {OPT_POOL, OPT_WAIT, OPT_FLEET},
      "As queue:restart and SIGUSR2, of all pools or of one: environment and code are read anew, a\n"
      "release behind a symbolic link is found again, and running jobs end in the old code. When\n"
      "the new code does not boot, the old serves on. With --wait it returns when every worker is\n"
@@ -195,10 +200,12 @@ static const struct command {
      co_cmd_pause,
      0,
      1,
-     {OPT_REASON},
+     {OPT_REASON, OPT_FLEET, OPT_FOR},
      "QUEUE is a name or connection:name; without it all queues are meant. Running jobs end, jobs\n"
      "taken ahead go back. The pause outlives the agent, until cohort resume. Other agents and\n"
      "stock workers are not held; Laravel's queue:pause (12.40 or newer) holds them all.\n"
+     "With --fleet all agents of the fleet are held, those to come included, until cohort resume\n"
+     "--fleet or for --for.\n"
      "\n"
      "  cohort pause emails --reason \"mail server is down\"\n"
      "  cohort pause database:emails --reason \"#4711\"\n"
@@ -209,11 +216,34 @@ static const struct command {
      co_cmd_resume,
      0,
      1,
-     {0},
-     "Named as it was paused; without QUEUE the pause of all queues ends.\n"
+     {OPT_FLEET},
+     "With --fleet an override of the whole fleet, pause or scale, ends. Else named as it was\n"
+     "paused; without QUEUE the pause of all queues ends.\n"
      "\n"
      "  cohort resume emails\n"
      "  cohort resume\n"},
+    {"scale",
+     "QUEUE WORKERS --fleet --reason TEXT",
+     "set a queue's workers in the whole fleet, for a while",
+     co_cmd_scale,
+     2,
+     2,
+     {OPT_REASON, OPT_FLEET, OPT_FOR},
+     "The agents share out WORKERS among them, as far as their own limits and the policy's fleet\n"
+     "maximum go. It ends after two hours (--for), or with cohort resume --fleet.\n"
+     "\n"
+     "  cohort scale emails 12 --fleet --reason \"campaign\" --for 6h\n"},
+    {"audit",
+     "",
+     "who paused, resumed or scaled queues of the fleet",
+     co_cmd_audit,
+     0,
+     0,
+     {0},
+     "The newest first; every agent keeps them in its state.db.\n"
+     "\n"
+     "  cohort audit\n"
+     "  cohort audit --json | jq '.overrides[] | select(.in_force)'\n"},
     {"exits",
      "",
      "why workers ended, newest first",
@@ -256,8 +286,9 @@ static const struct command {
      co_cmd_drain,
      0,
      0,
-     {OPT_WAIT},
-     "As SIGTERM: nothing more is taken, what was taken ahead goes back, running jobs end.\n"
+     {OPT_WAIT, OPT_FLEET},
+     "As SIGTERM: nothing more is taken, what was taken ahead goes back, running jobs end. With\n"
+     "--fleet every agent of the fleet does.\n"
      "\n"
      "  cohort drain\n"
      "  cohort drain --wait\n"},
@@ -614,6 +645,20 @@ static int read_count(struct co_cli *cli, const char *option, const char *value)
                                                                  : CO_EXIT_OK;
 }
 
+static int read_for(struct co_cli *cli, const char *value)
+{
+    struct co_err err;
+
+    if (co_units_duration(value, &cli->for_ms, &err) < 0) {
+        return wrong_value("for", &err);
+    }
+    if (cli->for_ms == 0) {
+        co_err_set(&err, CO_ECONFIG, "0 is over at once; without --for see the command's help");
+        return wrong_value("for", &err);
+    }
+    return CO_EXIT_OK;
+}
+
 static int take_option(struct co_cli *cli, struct places *places, int id)
 {
     switch (id) {
@@ -671,6 +716,11 @@ static int take_option(struct co_cli *cli, struct places *places, int id)
     case OPT_FLEET_NAME:
         cli->fleet_name = optarg;
         break;
+    case OPT_FLEET:
+        cli->fleet = true;
+        break;
+    case OPT_FOR:
+        return read_for(cli, optarg);
     case OPT_WORKER_BIN:
         cli->worker_bin = optarg;
         break;
