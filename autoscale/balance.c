@@ -51,17 +51,19 @@ static struct range range_of(enum co_balance_mode mode, const struct co_balance_
     return (struct range){one_or_min(queue), uses, (double)weight * queue->want};
 }
 
-/* One more to each that is below its bound, in rounds and in order, until none is left. */
-static uint32_t deal(struct co_balance_queue *queues, size_t n, uint32_t left,
+/* One more to each that is below its bound, in rounds and in order from first on, until none is
+ * left. */
+static uint32_t deal(struct co_balance_queue *queues, size_t n, uint32_t left, size_t first,
                      uint32_t (*bound)(const struct co_balance_queue *))
 {
     bool dealt = true;
 
     while (left > 0 && dealt) {
         dealt = false;
-        for (size_t i = 0; i < n && left > 0; i++) {
-            if (queues[i].limit < bound(&queues[i])) {
-                queues[i].limit += 1;
+        for (size_t k = 0; k < n && left > 0; k++) {
+            struct co_balance_queue *queue = &queues[(first + k) % n];
+            if (queue->limit < bound(queue)) {
+                queue->limit += 1;
                 left -= 1;
                 dealt = true;
             }
@@ -86,17 +88,22 @@ static uint64_t sum_of(const struct co_balance_queue *queues, size_t n,
     return sum;
 }
 
+static bool is_scarce(const struct co_balance_queue *queues, size_t n, uint32_t workers)
+{
+    return sum_of(queues, n, one_or_min) >= workers;
+}
+
 /* There are too few for the least of all. Each min goes first while all of them fit; else one for
  * each queue with work, in order. */
-static void split_scarce(struct co_balance_queue *queues, size_t n, uint32_t workers)
+static void split_scarce(struct co_balance_queue *queues, size_t n, uint32_t workers, size_t first)
 {
     if (sum_of(queues, n, reserved) <= workers) {
-        workers = deal(queues, n, workers, reserved);
-        deal(queues, n, workers, one_or_min);
+        workers = deal(queues, n, workers, 0, reserved);
+        deal(queues, n, workers, first, one_or_min);
         return;
     }
-    workers = deal(queues, n, workers, one_for_work);
-    deal(queues, n, workers, reserved);
+    workers = deal(queues, n, workers, first, one_for_work);
+    deal(queues, n, workers, 0, reserved);
 }
 
 static double within(double level, const struct range *range)
@@ -163,20 +170,18 @@ static void deal_remainders(struct co_balance_queue *queues, const struct range 
 }
 
 static void split_by_part(enum co_balance_mode mode, struct co_balance_queue *queues, size_t n,
-                          uint32_t workers)
+                          uint32_t workers, size_t first)
 {
     struct range ranges[CO_BALANCE_MAX];
-    uint64_t low = 0;
     uint64_t used = 0;
     double level;
 
+    if (is_scarce(queues, n, workers)) {
+        split_scarce(queues, n, workers, first);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         ranges[i] = range_of(mode, &queues[i]);
-        low += ranges[i].low;
-    }
-    if (low >= workers) {
-        split_scarce(queues, n, workers);
-        return;
     }
     level = find_level(ranges, n, workers);
     for (size_t i = 0; i < n; i++) {
@@ -189,7 +194,7 @@ static void split_by_part(enum co_balance_mode mode, struct co_balance_queue *qu
 
 static void split_in_order(struct co_balance_queue *queues, size_t n, uint32_t workers)
 {
-    uint32_t left = deal(queues, n, workers, reserved);
+    uint32_t left = deal(queues, n, workers, 0, reserved);
 
     for (size_t i = 0; i < n; i++) {
         uint32_t uses = min_u32(queues[i].want, queues[i].max);
@@ -199,8 +204,8 @@ static void split_in_order(struct co_balance_queue *queues, size_t n, uint32_t w
     }
 }
 
-void co_balance_split(enum co_balance_mode mode, struct co_balance_queue *queues, size_t n,
-                      uint32_t workers)
+static void split(enum co_balance_mode mode, struct co_balance_queue *queues, size_t n,
+                  uint32_t workers, size_t first)
 {
     assert(n <= CO_BALANCE_MAX);
     for (size_t i = 0; i < n; i++) {
@@ -209,12 +214,18 @@ void co_balance_split(enum co_balance_mode mode, struct co_balance_queue *queues
     switch (mode) {
     case CO_BALANCE_AUTO:
     case CO_BALANCE_SIMPLE:
-        split_by_part(mode, queues, n, workers);
+        split_by_part(mode, queues, n, workers, first);
         return;
     case CO_BALANCE_ORDERED:
         split_in_order(queues, n, workers);
         return;
     }
+}
+
+void co_balance_split(enum co_balance_mode mode, struct co_balance_queue *queues, size_t n,
+                      uint32_t workers)
+{
+    split(mode, queues, n, workers, 0);
 }
 
 /* ---- the steps towards it ---- */
@@ -292,6 +303,30 @@ static uint64_t stand(struct co_balance_queue *queues, struct stake *stakes, con
     return sum;
 }
 
+/* Less than one for each queue with work: whoever comes first would for ever, so it changes.
+ * Returns when it does next; 0: there is one for each. */
+static co_ms take_turns(struct co_balance *balance, const struct co_balance_rules *rules,
+                        const struct co_balance_queue *queues, size_t n, uint32_t workers,
+                        co_ms now)
+{
+    if (rules->mode == CO_BALANCE_ORDERED || sum_of(queues, n, one_or_min) <= workers) {
+        return 0;
+    }
+    if (!balance->turned) {
+        balance->turned = true;
+        balance->turned_at = now;
+    } else if (now - balance->turned_at >= rules->cooldown_ms) {
+        balance->turned_at = now;
+        balance->first = (uint32_t)((balance->first + 1) % n);
+    }
+    return balance->turned_at + rules->cooldown_ms;
+}
+
+static co_ms earlier(co_ms a, co_ms b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
 co_ms co_balance_step(struct co_balance *balance, const struct co_balance_rules *rules,
                       struct co_balance_queue *queues, size_t n, uint32_t workers, co_ms now)
 {
@@ -300,12 +335,14 @@ co_ms co_balance_step(struct co_balance *balance, const struct co_balance_rules 
     uint64_t sum;
     uint32_t moved = 0;
     bool cool;
+    co_ms turn;
 
     assert(n <= CO_BALANCE_MAX && rules->max_shift > 0);
     for (size_t i = 0; i < n; i++) {
         before[i] = queues[i].limit;
     }
-    co_balance_split(rules->mode, queues, n, workers);
+    turn = take_turns(balance, rules, queues, n, workers, now);
+    split(rules->mode, queues, n, workers, balance->first);
     sum = stand(queues, stakes, before, n);
     while (sum > workers && take_one(queues, stakes, n)) {
         sum -= 1;
@@ -325,5 +362,6 @@ co_ms co_balance_step(struct co_balance *balance, const struct co_balance_rules 
         balance->shifted = true;
         balance->shifted_at = now;
     }
-    return neediest(queues, stakes, n) < n ? balance->shifted_at + rules->cooldown_ms : 0;
+    return earlier(turn,
+                   neediest(queues, stakes, n) < n ? balance->shifted_at + rules->cooldown_ms : 0);
 }

@@ -2,7 +2,8 @@
  * once. No process is ended for it: a worker that has done its job simply takes one of another
  * queue.
  *
- *   auto     by need and weight, largest remainder; every queue with work gets one if they suffice
+ *   auto     by need and weight, largest remainder; every queue with work gets one if they suffice,
+ *            else they take turns, and one changes place in each cooldown
  *   simple   even by weight, whatever they need; what one does not use stays reserved for it
  *   ordered  the first takes what it needs, then the next; the last may starve, and that is meant
  *
@@ -45,6 +46,9 @@ struct co_balance_rules {
 struct co_balance {
     bool shifted;
     co_ms shifted_at;
+    uint32_t first; /* Who is served first while there is less than one for each. */
+    bool turned;
+    co_ms turned_at;
 };
 
 /* The split without a memory: what balance moves towards. n <= CO_BALANCE_MAX. */
@@ -52,7 +56,8 @@ void co_balance_split(enum co_balance_mode mode, struct co_balance_queue *queues
                       uint32_t workers);
 
 /* Set every limit; the queues are in the order of the policy, and come with their last limits (0
- * for a new one). Returns when a transfer that was held back may go on; 0: none was. */
+ * for a new one). Returns when a transfer that was held back may go on, or the next turn is; 0:
+ * neither. */
 co_ms co_balance_step(struct co_balance *balance, const struct co_balance_rules *rules,
                       struct co_balance_queue *queues, size_t n, uint32_t workers, co_ms now);
 

@@ -21,6 +21,7 @@ static const struct {
     {CO_LIMIT_SHIFT, "balance.max_shift"},
     {CO_LIMIT_COOLDOWN, "balance.cooldown"},
     {CO_LIMIT_PERIOD, "scale_up.event_driven"},
+    {CO_LIMIT_STEADY, "steady"},
 };
 
 const char *co_limit_name(enum co_limit limit)
@@ -214,6 +215,9 @@ static void add_limit(struct text *text, const struct co_decision *d, enum co_li
         break;
     case CO_LIMIT_PERIOD:
         add(text, "%s is off: at the next look", name);
+        break;
+    case CO_LIMIT_STEADY:
+        add(text, "%s: %" PRIu32 " would only just do", name, d->demand.workers);
         break;
     }
 }

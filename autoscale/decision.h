@@ -32,9 +32,10 @@ enum co_limit {
     CO_LIMIT_MEMORY = 1 << 6,
     CO_LIMIT_STALE = 1 << 7, /* The source does not answer: the last target is held. */
     CO_LIMIT_OPERATOR = 1 << 8,
-    CO_LIMIT_PERIOD = 1 << 9, /* event_driven is off: growth waits for the next look. */
+    CO_LIMIT_PERIOD = 1 << 9,  /* event_driven is off: growth waits for the next look. */
+    CO_LIMIT_STEADY = 1 << 10, /* A hair less would do: no hopping between two numbers. */
 };
-#define CO_LIMITS 10
+#define CO_LIMITS 11
 const char *co_limit_name(enum co_limit limit); /* "max", "scale_down.delay", ... */
 
 struct co_decision {

@@ -57,7 +57,7 @@ static uint32_t need(struct co_scaler *scaler, const struct co_scaler_rules *rul
                      struct co_decision *d)
 {
     const struct co_signals *signals = &d->signals;
-    uint32_t bounded;
+    uint32_t bounded, workers;
 
     if (signals->stale) {
         /* The last target counts as needed until the source answers again. */
@@ -66,13 +66,16 @@ static uint32_t need(struct co_scaler *scaler, const struct co_scaler_rules *rul
         return d->previous;
     }
     co_strategy_demand(&rules->goal, signals, &d->demand);
-    bounded = clamp(rules, d->demand.workers);
-    d->needed = co_window_note(&scaler->window, min_u32(d->demand.workers, rules->max), d->at);
+    workers = max_u32(d->demand.workers, min_u32(d->demand.keep, d->previous));
+    bounded = clamp(rules, workers);
+    d->needed = co_window_note(&scaler->window, min_u32(workers, rules->max), d->at);
+    d->limits |= workers > d->demand.workers ? CO_LIMIT_STEADY : 0;
     d->limits |= d->demand.workers > rules->max ? CO_LIMIT_MAX : 0;
-    if (d->needed > bounded) {
+    if (d->needed > bounded && d->previous > bounded) {
+        /* It keeps what is there; it makes nothing for what is over. */
         d->limits |= CO_LIMIT_DELAY;
-        bounded = clamp(rules, d->needed);
-    } else if (d->demand.workers < rules->min) {
+        bounded = clamp(rules, min_u32(d->needed, d->previous));
+    } else if (workers < rules->min) {
         d->limits |= CO_LIMIT_MIN;
     }
     return bounded;
@@ -145,12 +148,15 @@ static uint32_t braked(struct co_scaler *scaler, const struct co_scaler_rules *r
 /* What holds whatever else is said. */
 static uint32_t bounded(const struct co_scaler_rules *rules, uint32_t want, struct co_decision *d)
 {
-    bool may_be_less = (d->limits & (CO_LIMIT_OPERATOR | CO_LIMIT_MEMORY)) != 0;
     uint32_t capacity = d->signals.capacity;
 
-    if (want < rules->min && !may_be_less) {
-        want = rules->min;
-        d->limits |= CO_LIMIT_MIN;
+    if (want < rules->min) {
+        bool held = d->hold == CO_HOLD_OUT || d->hold == CO_HOLD_BOTH;
+        d->limits |= d->signals.tight ? CO_LIMIT_MEMORY : held ? CO_LIMIT_OPERATOR : 0;
+        if ((d->limits & (CO_LIMIT_OPERATOR | CO_LIMIT_MEMORY)) == 0) {
+            want = rules->min;
+            d->limits |= CO_LIMIT_MIN;
+        }
     }
     if (want > rules->max) {
         want = rules->max;
@@ -176,7 +182,8 @@ static uint32_t choose(struct co_scaler *scaler, const struct co_scaler_rules *r
     uint32_t want = need(scaler, rules, d);
 
     want = held(hold, want, d);
-    if (waits_for_look(scaler, rules, pushed) && want != d->previous) {
+    if (waits_for_look(scaler, rules, pushed) && want != d->previous &&
+        hold->hold != CO_HOLD_WORKERS) {
         d->limits |= CO_LIMIT_PERIOD;
         want = d->previous;
     }

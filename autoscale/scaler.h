@@ -9,11 +9,13 @@
  *
  * Order of limits, each of which may only do what is written here:
  *   1. demand: strategy.h.
- *   2. scale_down.delay: no lower than the highest demand of that window.
+ *   2. scale_down.delay: no lower than the highest demand of that window; it keeps what is there
+ *      and makes nothing new.
  *   3. An operator's hold; a stale source: the last target stays; short memory: no growth.
  *   4. The brake: a step down is at most max_shift, one in each cooldown. So is a step up where
  *      fast is off; where it is on it closes the whole gap. The way from nought to one is free.
- *   5. min, max, and what the living agents can run: always, at once. */
+ *   5. min (but while memory is short), max, and what the living agents can run: always, at once.
+ */
 
 #ifndef CO_AUTOSCALE_SCALER_H
 #define CO_AUTOSCALE_SCALER_H

@@ -2,10 +2,6 @@
 
 #include <assert.h>
 
-/* A load of 4.02 is served by 4: measured rates are not better than that, and a target that hops
- * between two numbers costs more than it gives. */
-#define LOAD_TOLERANCE 0.03
-
 const char *co_strategy_name(enum co_strategy strategy)
 {
     static const char *const names[CO_STRATEGIES] = {
@@ -88,6 +84,16 @@ static void ask(const struct co_strategy_goal *goal, const struct co_signals *si
         work_asks(signals, demand->load, (double)signals->service_us, goal->clear_within_ms);
 }
 
+/* A little above what is asked for; never more than there are jobs. */
+static uint32_t keep(const struct co_demand *demand, uint32_t jobs)
+{
+    double level = demand->asked > demand->load ? demand->asked : demand->load;
+    uint32_t n = round_up(level * (1.0 + CO_STRATEGY_TOLERANCE));
+
+    n = n < jobs ? n : jobs;
+    return n > demand->workers ? n : demand->workers;
+}
+
 void co_strategy_demand(const struct co_strategy_goal *goal, const struct co_signals *signals,
                         struct co_demand *ret_demand)
 {
@@ -99,7 +105,7 @@ void co_strategy_demand(const struct co_strategy_goal *goal, const struct co_sig
     if (jobs > 0) {
         ask(goal, signals, &demand);
         demand.workers = round_up(demand.asked);
-        load = round_up(demand.load * (1.0 - LOAD_TOLERANCE));
+        load = round_up(demand.load * (1.0 - CO_STRATEGY_TOLERANCE));
         if (load > demand.workers) {
             demand.workers = load;
             demand.rule = CO_DEMAND_LOAD;
@@ -112,6 +118,7 @@ void co_strategy_demand(const struct co_strategy_goal *goal, const struct co_sig
             demand.workers = 1;
             demand.rule = CO_DEMAND_ONE;
         }
+        demand.keep = keep(&demand, jobs);
     }
     *ret_demand = demand;
 }

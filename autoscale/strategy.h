@@ -17,6 +17,11 @@
 #include "autoscale/signals.h"
 #include "proto/time.h"
 
+/* A load of 4.02 is served by 4, and a fifth that is there already stays until it is below 3.9:
+ * measured rates are not better than that, and a target that hops between two numbers costs more
+ * than it gives. */
+#define CO_STRATEGY_TOLERANCE 0.03
+
 enum co_strategy {
     CO_STRATEGY_SIZE = 0,
     CO_STRATEGY_TIME,
@@ -48,6 +53,7 @@ struct co_demand {
     enum co_demand_rule rule;
     double load;   /* Workers that what arrives keeps busy. */
     double asked;  /* What the formula gave. */
+    uint32_t keep; /* So many of the workers there were before may stay: see below. */
     co_ms left_ms; /* wait: until the oldest is too old. */
 };
 
