@@ -250,13 +250,16 @@ static int step_override(struct co_step *step, const struct co_fleet_override *g
     struct co_coord *coord = step->coord;
     struct co_fleet_override override = *given;
 
-    if (override.epoch == 0) { /* Given here, now. */
+    if (override.epoch == 0) {
+        /* Given here, now. By the clock too: it must beat a word of last week that this agent, just
+         * started, has not yet heard of. */
+        override.epoch = coord->wall > 0 ? (uint64_t)coord->wall : 0;
         for (size_t i = 0; i < coord->n_overrides; i++) {
-            if (coord->overrides[i].epoch > override.epoch) {
-                override.epoch = coord->overrides[i].epoch;
+            if (coord->overrides[i].epoch >= override.epoch) {
+                override.epoch = coord->overrides[i].epoch + 1;
             }
         }
-        override.epoch += 1;
+        override.epoch += override.epoch == 0; /* No clock and no other: 0 says "given here". */
         override.agent = coord->config.id;
     }
     override.by[sizeof override.by - 1] = '\0';

@@ -199,6 +199,7 @@ struct co_coord_queue {
     bool has_target;
     bool dirty;  /* The plan must be looked at again, at plan_due. */
     bool spread; /* Send the plan even if nothing but its history is new. */
+    bool outbid; /* A member holds a plan that beats ours: the next must be of a higher term. */
     co_ms plan_due;
     co_ms issued_at;
     co_ms learns_until; /* Nobody is cut before. */

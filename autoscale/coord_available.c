@@ -53,6 +53,18 @@ static void store(struct co_coord_queue *queue, const struct co_fleet_plan *plan
     queue->plan_at = now;
 }
 
+/* Somebody holds a plan that beats ours, of a higher term or of our own term and a higher id: only
+ * a higher term than either gets through to it. */
+static void outbid(struct co_coord_queue *queue)
+{
+    if (CO_MUTATED(CO_MUTATE_NO_BUMP)) {
+        return;
+    }
+    queue->outbid = true;
+    queue->spread = true;
+    co_coord_dirty(queue, queue->issued_at + CO_COORD_BUMP_MS);
+}
+
 /* A new owner hears of the plan before it: go on from there. */
 static void inherit(struct co_step *step, struct co_coord_queue *queue,
                     const struct co_fleet_plan *plan)
@@ -64,8 +76,7 @@ static void inherit(struct co_step *step, struct co_coord_queue *queue,
         queue->learns_until = step->now;
         co_coord_dirty(queue, step->now);
     } else {
-        queue->spread = true;
-        co_coord_dirty(queue, queue->issued_at + CO_COORD_BUMP_MS);
+        outbid(queue);
     }
 }
 
@@ -104,9 +115,8 @@ void co_available_report(struct co_step *step, struct co_coord_queue *queue, uin
         return;
     }
     int order = co_fleet_epoch_compare(&entry->epoch, &queue->plan.epoch);
-    if (order > 0 && !CO_MUTATED(CO_MUTATE_NO_BUMP)) {
-        queue->spread = true;
-        co_coord_dirty(queue, queue->issued_at + CO_COORD_BUMP_MS);
+    if (order > 0) {
+        outbid(queue);
     } else if (order < 0 && step->now >= queue->issued_at + CO_COORD_RESEND_MS &&
                !CO_MUTATED(CO_MUTATE_NO_RESEND)) {
         co_coord_post(step, CO_FLEET_PLAN, co_coord_index(coord, queue), member->id);
@@ -199,7 +209,7 @@ void co_available_issue(struct co_step *step, struct co_coord_queue *queue)
         co_coord_dirty(queue, queue->learns_until);
     }
     bool differs = make_seats(coord, queue, target, seats, &n);
-    bool foreign = !is_mine(coord, &queue->plan) || queue->term < queue->top_term;
+    bool foreign = queue->outbid || !is_mine(coord, &queue->plan) || queue->term < queue->top_term;
     if (!differs && !foreign && !queue->spread && queue->plan.target == target) {
         return;
     }
@@ -208,6 +218,7 @@ void co_available_issue(struct co_step *step, struct co_coord_queue *queue)
             (queue->top_term > queue->plan.epoch.term ? queue->top_term : queue->plan.epoch.term) +
             1;
         queue->top_term = queue->term;
+        queue->outbid = false;
         queue->seq = 0;
     }
     memcpy(queue->plan.seats, seats, n * sizeof seats[0]);

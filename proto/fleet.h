@@ -66,7 +66,7 @@ enum co_fleet_action {
 /* An operator's word on one queue. The newest (epoch, agent) wins. */
 struct co_fleet_override {
     uint64_t queue;
-    uint64_t epoch; /* One more than the highest its author knew. */
+    uint64_t epoch; /* When it was given, in seconds, and more than any its author knew. */
     uint64_t agent; /* Where it was given; breaks ties. */
     uint32_t action;
     uint32_t value;  /* Of SCALE: workers. */
