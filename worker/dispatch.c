@@ -266,8 +266,7 @@ int co_ring_push(struct co_ring *ring, const struct co_record *record, bool *ret
      * co_ring_sleep() and in the bell. */
     atomic_store_explicit(&ring->head, head + total, memory_order_seq_cst);
     if (ret_wake != NULL) {
-        *ret_wake = atomic_load_explicit(&ring->sleeping, memory_order_seq_cst) == 1 &&
-                    atomic_exchange_explicit(&ring->sleeping, 0, memory_order_seq_cst) == 1;
+        *ret_wake = co_ring_rouse(ring);
     }
     return CO_OK;
 }
@@ -365,6 +364,12 @@ bool co_ring_sleep(struct co_ring *ring, uint64_t cursor)
 void co_ring_awake(struct co_ring *ring)
 {
     atomic_store_explicit(&ring->sleeping, 0, memory_order_relaxed);
+}
+
+bool co_ring_rouse(struct co_ring *ring)
+{
+    return atomic_load_explicit(&ring->sleeping, memory_order_seq_cst) == 1 &&
+           atomic_exchange_explicit(&ring->sleeping, 0, memory_order_seq_cst) == 1;
 }
 
 void co_bell_sleep(struct co_bell *bell)

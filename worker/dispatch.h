@@ -30,6 +30,7 @@
 
 #define CO_WIRE_MAGIC 0x31574f43u /* "COW1" */
 #define CO_BELL_MAGIC 0x31424f43u /* "COB1" */
+#define CO_LANE_MAGIC 0x314c4f43u /* "COL1" */
 #define CO_WIRE_VERSION 1
 
 #define CO_RING_SIZE (64u * 1024)
@@ -115,6 +116,48 @@ struct co_bell {
     _Alignas(64) _Atomic uint32_t agent_sleeps; /* 1: write to the eventfd after publishing. */
     uint8_t pad[4096 - 128];
 };
+
+/* The staged lane of a pool: the next few tickets, for whichever worker comes first.
+ *
+ *     position   tail ........... x ........... head
+ *     its word        taken, read │   staged    │        word = position << 16 | owner
+ *                     or not yet  │             │
+ *
+ * The agent stages at the head and takes back the youngest; workers take the oldest staged one by
+ * compare-and-swap, and only after they saw every position before it taken (or taken back: that
+ * position is void and never used again). So takes are in the order of staging. A word names its
+ * position, so that a worker which looks long after it read tail and head cannot mistake a new lap
+ * for the old. A worker reads the head, then looks at its own ring, and then takes nothing past
+ * that head: what the agent gave it directly, before it staged more, comes first.
+ * A word that was taken says by whom: a worker may die at any step, and the agent knows what it
+ * had. Nothing here is needed by a successor: what never began goes back from the source's side,
+ * and what began stands in the slots. */
+#define CO_LANE_CELLS 64u
+#define CO_LANE_CELL_SIZE 4096u
+#define CO_LANE_BODY_MAX (CO_LANE_CELL_SIZE - 16u)
+
+struct co_lane_cell {
+    uint64_t ticket;
+    uint32_t size;
+    uint16_t type;
+    uint16_t flags;
+    uint8_t body[CO_LANE_BODY_MAX];
+};
+_Static_assert(sizeof(struct co_lane_cell) == CO_LANE_CELL_SIZE, "a cell is a page");
+
+struct co_lane {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t agent_id;
+    _Alignas(64) _Atomic uint64_t fresh_until; /* BOOTTIME ms after which nothing is taken. */
+    _Atomic uint64_t bell_from; /* Taking this position or a later one wakes the agent. */
+    _Alignas(64) _Atomic uint64_t head;
+    _Atomic uint64_t tail;
+    _Alignas(64) _Atomic uint64_t words[CO_LANE_CELLS];
+    uint8_t pad[4096 - 704];
+    struct co_lane_cell cells[CO_LANE_CELLS];
+};
+_Static_assert(offsetof(struct co_lane, cells) == 4096, "cells are aligned in the file");
 
 enum co_record_type {
     /* Agent to worker. */
@@ -247,11 +290,73 @@ bool co_ring_empty(const struct co_ring *ring, uint64_t cursor);
 bool co_ring_sleep(struct co_ring *ring, uint64_t cursor);
 void co_ring_awake(struct co_ring *ring);
 
+/* Producer, after it published something elsewhere: does the consumer sleep, and must its futex be
+ * woken? True once a sleep. */
+bool co_ring_rouse(struct co_ring *ring);
+
 /* The agent announces that it is about to wait; after it, it must look at every ring once more.
  * A worker that published asks co_bell_rings() and writes to the eventfd when true. */
 void co_bell_sleep(struct co_bell *bell);
 void co_bell_awake(struct co_bell *bell);
 bool co_bell_rings(struct co_bell *bell);
+
+/* ---- lane: the agent's side ---- */
+
+/* What the agent itself remembers; the file is only believed where it fits this. */
+struct co_stager {
+    struct co_lane *lane;
+    uint64_t head, tail;
+    struct {
+        uint64_t ticket;
+        bool taken; /* The agent knows who has it. */
+        bool gone;  /* That worker is dead, or the ticket was taken back. */
+    } at[CO_LANE_CELLS];
+};
+
+/* Lay out fresh memory; and check what was mapped. Errors: CO_EMALFORMED, CO_EVERSION. */
+void co_lane_init(struct co_lane *lane, uint64_t agent_id, struct co_stager *stager);
+int co_lane_check(const struct co_lane *lane, size_t size);
+
+/* Stage a ticket behind all others. Errors: CO_EFULL, CO_ETOOBIG; nothing is staged then. Workers
+ * that sleep must be woken after it: co_ring_rouse(). */
+int co_lane_stage(struct co_stager *stager, const struct co_record *record);
+
+/* Take the youngest staged ticket back. Returns 1 with the ticket, 0 when none is staged (any
+ * more), CO_EMALFORMED when a worker wrote nonsense (never use this lane again then). */
+int co_lane_recall(struct co_stager *stager, uint64_t *ret_ticket);
+
+/* The next ticket that was taken and that the agent does not know of: from position *cursor on
+ * (start with 0). Returns 1 and moves the cursor past it, 0, or CO_EMALFORMED. Knows nothing new
+ * until co_lane_bind(). */
+int co_lane_taken(const struct co_stager *stager, uint64_t *cursor, uint64_t *ret_ticket,
+                  uint32_t *ret_place);
+
+/* Has that worker taken the ticket? */
+bool co_lane_has(const struct co_stager *stager, uint64_t ticket, uint32_t place);
+
+/* The agent knows now that the ticket is taken. */
+void co_lane_bind(struct co_stager *stager, uint64_t ticket);
+
+/* The worker is dead: what it took is nobody's to read any more. Bind its tickets first. */
+void co_lane_bury(struct co_stager *stager, uint32_t place);
+
+/* ---- lane: a worker's side ---- */
+
+/* Where the lane ends now; to be read before the look at the worker's own ring. */
+uint64_t co_lane_head(const struct co_lane *lane);
+
+/* Take the oldest staged ticket before that head for the worker at that place. The record is lent
+ * from the lane until co_lane_read(). *ret_ring: ring the bell, the agent wants to stage more.
+ * Returns 1, 0 when nothing is there for it, or CO_EMALFORMED (another worker wrote nonsense: take
+ * nothing more). */
+int co_lane_take(struct co_lane *lane, uint64_t head, uint32_t place, co_ms now,
+                 struct co_record *ret_record, uint64_t *ret_position, bool *ret_ring);
+
+/* The record is copied: the agent may use the cell again. */
+void co_lane_read(struct co_lane *lane, uint64_t position, uint32_t place);
+
+/* Is anything staged that may be taken? A worker that announced its sleep looks here once more. */
+bool co_lane_waits(const struct co_lane *lane, co_ms now);
 
 /* ---- messages ---- */
 
