@@ -15,9 +15,9 @@
 #include "sim/fleet.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define SEEDS 100
+#define SEEDS 10
 #else
-#define SEEDS 400
+#define SEEDS 14
 #endif
 
 static struct fleet_world *world;
