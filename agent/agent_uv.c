@@ -427,7 +427,11 @@ static void view_pool(const struct co_agent_pool *pool, struct co_view_pool *out
 static void view_source(const struct co_agent_source *source, struct co_view_source *out)
 {
     PUT(out->connection, source->tables[0].connection);
-    PUT(out->driver, "sqlite");
+    if (source->redis != NULL) {
+        PUT(out->driver, "redis");
+    } else {
+        PUT(out->driver, "sqlite");
+    }
     PUT(out->place, source->path);
     PUT(out->error, source->error);
 }

@@ -28,6 +28,7 @@
 #include "agent/fleet_uv.h"
 #include "agent/proc_os.h"
 #include "agent/serve.h"
+#include "agent/source_redis.h"
 #include "agent/source_sqlite.h"
 #include "agent/state_sqlite.h"
 #include "agent/wire_os.h"
@@ -154,7 +155,8 @@ struct co_agent_table {
 
 struct co_agent_source {
     struct co_agent *agent;
-    struct co_sqlite *sqlite;
+    struct co_sqlite *sqlite; /* One of the two. */
+    struct co_redis *redis;
     struct co_turn *turn; /* Ours between turns; NULL while one is under way. */
     uv_async_t done;
     uint32_t n_tables;

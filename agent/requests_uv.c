@@ -239,6 +239,9 @@ static void list_quarantine(struct co_agent *agent, const struct request *reques
     for (uint32_t i = 0; i < agent->n_sources; i++) {
         struct co_err err;
         uint32_t n = 0;
+        if (agent->sources[i].redis != NULL) {
+            continue;
+        }
         if (co_sqlite_quarantine_list(agent->sources[i].path, found + total, QUARANTINE_MAX - total,
                                       &n, &err) < 0) {
             answer_error(agent, request, "failed", err.msg);
@@ -277,6 +280,9 @@ static void change_quarantine(struct co_agent *agent, const struct request *requ
     for (uint32_t i = 0; i < agent->n_sources; i++) {
         const char *path = agent->sources[i].path;
         uint32_t listed = 0;
+        if (agent->sources[i].redis != NULL) {
+            continue;
+        }
         do {
             if (all && co_sqlite_quarantine_list(path, found, QUARANTINE_MAX, &listed, &err) < 0) {
                 answer_error(agent, request, "failed", err.msg);

@@ -59,10 +59,6 @@ struct co_turn *co_sqlite_take(struct co_sqlite *sqlite);
 /* Stop the thread (waits for a turn under way) and close. */
 void co_sqlite_free(struct co_sqlite **sqlite);
 
-struct co_turn *co_turn_new(void);
-void co_turn_reset(struct co_turn *turn); /* Frees what it owns; ready for use again. */
-void co_turn_free(struct co_turn **turn);
-
 /* The quarantine of a file, for `cohort queues` and `failed list --quarantined` (opens a
  * connection of its own, read-only or for one short write; call it off the loop's hot path). */
 struct co_quarantined {

@@ -162,7 +162,8 @@ static void on_done(uv_async_t *async)
     struct co_agent_source *source = async->data;
     struct co_agent *agent = source->agent;
     uint32_t index = (uint32_t)(source - agent->sources);
-    struct co_turn *turn = co_sqlite_take(source->sqlite);
+    struct co_turn *turn =
+        source->redis != NULL ? co_redis_take(source->redis) : co_sqlite_take(source->sqlite);
 
     if (turn == NULL) {
         return;
@@ -193,7 +194,11 @@ void co_sources_turn(struct co_agent *agent, uint32_t index)
     assert(turn != NULL);
     source->turn = NULL;
     co_core_fill(&agent->core, index, turn, agent->now);
-    co_sqlite_submit(source->sqlite, turn);
+    if (source->redis != NULL) {
+        co_redis_submit(source->redis, turn);
+    } else {
+        co_sqlite_submit(source->sqlite, turn);
+    }
 }
 
 static void wake(void *arg)
@@ -218,8 +223,8 @@ static void on_inotify(uv_poll_t *poll, int status, int events)
             for (uint32_t i = 0; i < agent->n_sources; i++) {
                 const char *base = strrchr(agent->sources[i].path, '/') + 1;
                 size_t size = strlen(base);
-                if (event->wd == agent->sources[i].watch && event->len > 0 &&
-                    strncmp(event->name, base, size) == 0 &&
+                if (agent->sources[i].redis == NULL && event->wd == agent->sources[i].watch &&
+                    event->len > 0 && strncmp(event->name, base, size) == 0 &&
                     (event->name[size] == '\0' || strcmp(event->name + size, "-wal") == 0 ||
                      strcmp(event->name + size, "-journal") == 0)) {
                     changed[i] = true;
@@ -315,6 +320,53 @@ static uint32_t shortest_lease(const struct co_sqlite_config *config)
     return shortest;
 }
 
+#define MIGRATE 1000 /* Due jobs a script moves at most: a millisecond or two. */
+
+static int open_redis(struct co_agent *agent, uint32_t pool,
+                      const struct co_app_info_connection *connection, struct co_err *err)
+{
+    struct co_agent_source *source = &agent->sources[agent->n_sources];
+    struct co_agent_table *table = &source->tables[0];
+    int32_t batch = connection->redis.migration_batch;
+    struct co_redis_config config = {
+        .script = {.agent_id = agent->id,
+                   .retry_after_s = connection->retry_after_s,
+                   .migrate = batch > 0 && batch < MIGRATE ? (uint32_t)batch : MIGRATE,
+                   .max_payload_bytes = agent->pools[pool].config->max_payload_bytes,
+                   .token = agent->id ^ co_agent_wall_ms()},
+        .place = connection->redis,
+        .loop = &agent->loop,
+        .wake = wake,
+        .wake_arg = &source->done,
+    };
+    struct co_source_config core = {.retry_after_s = connection->retry_after_s};
+    int code;
+
+    if (agent->n_sources == CO_SOURCES_MAX) {
+        return co_err_set(err, CO_EFULL, "more than %d sources", CO_SOURCES_MAX);
+    }
+    *source = (struct co_agent_source){.agent = agent, .watch = -1, .n_tables = 1};
+    snprintf(source->path, sizeof source->path, "%s", connection->database);
+    snprintf(table->connection, sizeof table->connection, "%s", connection->name);
+    snprintf(table->table, sizeof table->table, "%s", connection->table);
+    table->fingerprint = fingerprint(connection->database, connection->table);
+    snprintf(config.script.prefix, sizeof config.script.prefix, "%s", connection->redis.prefix);
+    snprintf(config.script.place, sizeof config.script.place, "%s", agent->config.run_dir);
+    source->turn = co_turn_new();
+    if (source->turn == NULL) {
+        return co_err_set(err, CO_ENOMEM, "no memory for a turn");
+    }
+    code = co_redis_open(&config, &source->redis, err);
+    if (code < 0) {
+        co_turn_free(&source->turn);
+        return code;
+    }
+    uv_async_init(&agent->loop, &source->done, on_done);
+    source->done.data = source;
+    agent->n_sources += 1;
+    return co_core_add_source(&agent->core, &core, agent->now);
+}
+
 /* Open the file of a connection with every table the application has in it. */
 static int open_source(struct co_agent *agent, uint32_t pool,
                        const struct co_app_info_connection *connection, struct co_err *err)
@@ -367,6 +419,20 @@ static int open_source(struct co_agent *agent, uint32_t pool,
     return co_core_add_source(&agent->core, &core, agent->now);
 }
 
+static int check_redis(const struct co_app_redis *redis, const char *name, struct co_err *err)
+{
+    if (redis->n_sentinels > 0 || strcmp(redis->scheme, "tls") == 0) {
+        return co_err_set(err, CO_ECONFIG,
+                          "queue connection \"%s\" cannot be served: this version does not speak "
+                          "%s to Redis",
+                          name, redis->n_sentinels > 0 ? "Sentinel" : "TLS");
+    }
+    if (redis->host[0] == '\0' && redis->path[0] == '\0') {
+        return co_err_set(err, CO_ECONFIG, "queue connection \"%s\" names no Redis host", name);
+    }
+    return CO_OK;
+}
+
 /* What the application says is foreign: a connection must be there, servable and complete. */
 static int check_connection(const struct co_app_info_connection *connection, const char *name,
                             struct co_err *err)
@@ -380,6 +446,9 @@ static int check_connection(const struct co_app_info_connection *connection, con
     if (connection->refused[0] != '\0') {
         return co_err_set(err, CO_ECONFIG, "queue connection \"%s\" cannot be served: %s", name,
                           connection->refused);
+    }
+    if (strcmp(connection->driver, "redis") == 0) {
+        return check_redis(&connection->redis, name, err);
     }
     if (connection->database[0] != '/' || connection->table[0] == '\0') {
         return co_err_set(err, CO_ECONFIG,
@@ -402,7 +471,8 @@ static int serve_entry(struct co_agent *agent, uint32_t pool, const struct co_se
         return code;
     }
     if (!find_table(agent, connection, &source, &table)) {
-        code = open_source(agent, pool, connection, err);
+        code = strcmp(connection->driver, "redis") == 0 ? open_redis(agent, pool, connection, err)
+                                                        : open_source(agent, pool, connection, err);
         if (code < 0) {
             return code;
         }
@@ -498,6 +568,7 @@ void co_sources_close(struct co_agent *agent)
     for (uint32_t i = 0; i < agent->n_sources; i++) {
         uv_close((uv_handle_t *)&agent->sources[i].done, NULL); /* A turn may still come back. */
         co_sqlite_free(&agent->sources[i].sqlite);
+        co_redis_free(&agent->sources[i].redis);
         co_turn_free(&agent->sources[i].turn);
     }
     uv_poll_stop(&agent->inotify_poll);

@@ -136,4 +136,8 @@ struct co_turn {
     uint32_t took_us;
 };
 
+struct co_turn *co_turn_new(void);
+void co_turn_reset(struct co_turn *turn); /* Frees what it owns; ready for use again. */
+void co_turn_free(struct co_turn **turn);
+
 #endif /* CO_AGENT_TURN_H */

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,62 @@ static int read_retry_after(const json_t *object, uint32_t *ret_seconds, struct 
     return 0;
 }
 
+static int read_small(const json_t *object, const char *member, uint32_t max, uint32_t *ret,
+                      struct co_err *err)
+{
+    json_int_t value = json_integer_value(json_object_get(object, member));
+
+    if (value < 0 || value > max) {
+        return co_err_set(err, CO_EMALFORMED, "\"%s\" of the application's Redis is %lld", member,
+                          (long long)value);
+    }
+    *ret = (uint32_t)value;
+    return 0;
+}
+
+/* The place goes by the names a database has, so that everything finds it there. */
+static void name_place(struct co_app_info_connection *ret)
+{
+    const struct co_app_redis *redis = &ret->redis;
+
+    if (strcmp(redis->scheme, "unix") == 0) {
+        snprintf(ret->database, sizeof ret->database, "redis://%s?%u", redis->path,
+                 redis->database);
+    } else {
+        snprintf(ret->database, sizeof ret->database, "redis%s://%s:%u/%u",
+                 strcmp(redis->scheme, "tls") == 0 ? "s" : "", redis->host, redis->port,
+                 redis->database);
+    }
+    snprintf(ret->table, sizeof ret->table, "%.55squeues:", redis->prefix);
+}
+
+static int read_redis(const json_t *object, struct co_app_info_connection *ret, struct co_err *err)
+{
+    struct co_app_redis *redis = &ret->redis;
+    int code;
+
+    if (!json_is_object(object)) {
+        return 0;
+    }
+    code = read_whole(object, "scheme", redis->scheme, sizeof redis->scheme, err);
+    code = code < 0 ? code : read_whole(object, "host", redis->host, sizeof redis->host, err);
+    code = code < 0 ? code : read_whole(object, "path", redis->path, sizeof redis->path, err);
+    code = code < 0 ? code : read_small(object, "port", 65535, &redis->port, err);
+    code = code < 0 ? code : read_small(object, "database", 1000000, &redis->database, err);
+    code = code < 0 ? code
+                    : read_whole(object, "username", redis->username, sizeof redis->username, err);
+    code = code < 0 ? code
+                    : read_whole(object, "password", redis->password, sizeof redis->password, err);
+    code = code < 0 ? code : read_whole(object, "prefix", redis->prefix, sizeof redis->prefix, err);
+    redis->n_sentinels = (uint32_t)json_array_size(json_object_get(object, "sentinels"));
+    redis->migration_batch =
+        (int32_t)json_integer_value(json_object_get(object, "migration_batch"));
+    if (code == 0) {
+        name_place(ret);
+    }
+    return code;
+}
+
 static int read_connection(const json_t *object, struct co_app_info_connection *ret,
                            struct co_err *err)
 {
@@ -59,7 +116,7 @@ static int read_connection(const json_t *object, struct co_app_info_connection *
     co_text_json_copy(object, "refused", ret->refused, sizeof ret->refused);
     co_text_json_copy(object, "synchronous", ret->synchronous, sizeof ret->synchronous);
     ret->plain = json_is_true(json_object_get(object, "plain"));
-    return code;
+    return code < 0 ? code : read_redis(json_object_get(object, "redis"), ret, err);
 }
 
 static int read_connections(const json_t *list, struct co_app_info *info, struct co_err *err)

@@ -87,9 +87,24 @@ char *co_json_quote(const char *text);
  * {"kind":"laravel","version":"8.83.26","default":"database","environment":"production",
  *  "connections":[{"name":"database","driver":"database","refused":null|"why",
  *    "database":"/abs/path.sqlite","table":"jobs","queue":"default","retry_after":90|null,
- *    "synchronous":null|"normal"}],
+ *    "synchronous":null|"normal",
+ *    "redis":{"scheme":"tcp","host":"…","port":6379,"path":"","username":"","password":"",
+ *      "database":0,"prefix":"…","migration_batch":-1,"sentinels":[]}}],
  *  "notes":["…"]} */
 #define CO_CONNECTIONS_MAX 16
+/* Where a Redis queue lives, and how to get in ("redis" of a connection). */
+struct co_app_redis {
+    char scheme[8]; /* "tcp", "tls" or "unix". */
+    char host[256];
+    char path[256]; /* Of a socket. */
+    uint32_t port;
+    uint32_t database;
+    char username[256];
+    char password[512];
+    char prefix[256];
+    uint32_t n_sentinels;
+    int32_t migration_batch; /* Below 1: all. */
+};
 struct co_app_info_connection {
     char name[CO_NAME_SIZE];
     char driver[32];
@@ -100,6 +115,7 @@ struct co_app_info_connection {
     uint32_t retry_after_s;
     char synchronous[16];
     bool plain;
+    struct co_app_redis redis; /* Of driver "redis"; database and table then name its place. */
 };
 struct co_app_info {
     char kind[16];
